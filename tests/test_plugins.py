@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from importlib.metadata import EntryPoints
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -79,11 +78,27 @@ def test_metadata_of_another_version_of_kdsl_is_not_used(install_plugins: Instal
 
 
 def test_the_installed_packages_are_searched_once_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = Mock(return_value=EntryPoints())
+    search = Mock(return_value=[])
     plugins.forget_plugins()
-    monkeypatch.setattr(plugins, "entry_points", search)
+    monkeypatch.setattr(plugins, "distributions", search)
     for name in OWN:
         PluginGroup(name, "plug-in").find_all()
     plugins.forget_plugins()
 
     search.assert_called_once_with()
+
+
+def test_of_two_versions_of_a_package_only_the_imported_one_has_plug_ins(
+    install_plugins: InstallPlugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugins({"kdsl.formats": {"mine": "mine:Mine"}})
+    newer = tmp_path / "newer" / "plugins_for_tests-2.dist-info"
+    newer.mkdir(parents=True)
+    (newer / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins-for-tests\nVersion: 2\n")
+    plugins.forget_plugins()
+    assert "mine" in FORMATS.find_all()
+
+    monkeypatch.syspath_prepend(newer.parent)
+    plugins.forget_plugins()
+
+    assert "mine" not in FORMATS.find_all()

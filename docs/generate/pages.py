@@ -17,6 +17,7 @@ import attrs
 
 from docs.generate.avro_types import avro_types_page
 from docs.generate.client_settings import client_settings_page
+from docs.generate.commands import commands_page
 from docs.generate.metrics import metrics_page
 from docs.generate.type_changes import type_changes_page
 from kdsl import ingest
@@ -377,6 +378,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         Path("avro-types.md"): avro_types_page(),
         Path("catalog-options.md"): catalog_page(),
         Path("client-settings.md"): client_settings_page(),
+        Path("commands.md"): commands_page(),
         Path("connector.md"): connector_page(),
         Path("ingest-options.md"): ingest_page(),
         Path("sql-settings.md"): settings_page(),

@@ -77,6 +77,20 @@ def with_cluster(*, registry: bool = True) -> Callable[[Callable[..., None]], Ca
     return decorate
 
 
+def require_brokers(cluster: Cluster | None, topic: str = "", otherwise: str = "") -> Cluster:
+    """Return the cluster of a command that needs one.
+
+    Args:
+        cluster: The cluster that the options describe.
+        topic: The argument that is a topic, and not a table with a cluster of its own.
+        otherwise: What else can be done, for the message.
+    """
+    if cluster is None:
+        need = f"{topic!r} is a topic; name its brokers" if topic else "name the brokers"
+        raise typer.BadParameter(f"{need} with {WHERE}{otherwise}", param_hint="--bootstrap")
+    return cluster
+
+
 def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
     """Parse values of the form ``key=value``; of several values of a key the last one counts.
 

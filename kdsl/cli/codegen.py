@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from kdsl import load
-from kdsl.cli.clusters import WHERE, RegistryProperty, RegistryUrl, parse_pairs, with_cluster
+from kdsl.cli.clusters import RegistryProperty, RegistryUrl, parse_pairs, require_brokers, with_cluster
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster, Registry
 from kdsl.codegen.source import to_python
@@ -238,8 +238,7 @@ def topic_command(
     """
     from kdsl.schemas.topic import topic_draft
 
-    if cluster is None:
-        raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
+    cluster = require_brokers(cluster)
     with progress(f"reading the last {records} records of {topic}"):
         draft = topic_draft(
             topic, cluster, records=records, kind=kind, name=name, connector=connector, with_address=with_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import indent
 from typing import Any
@@ -25,14 +25,17 @@ _LONGEST = 400
 
 
 @contextmanager
-def progress(doing: str) -> Iterator[None]:
-    """Show progress on the error stream while something runs; without a terminal, print one line at the start."""
+def progress(doing: str) -> Iterator[Callable[[str], None]]:
+    """Show progress on the error stream while something runs; without a terminal, print one line at the start.
+
+    The result replaces the line on a terminal.
+    """
     if err.is_terminal:
-        with err.status(doing):
-            yield
+        with err.status(doing) as status:
+            yield status.update
     else:
         err.print(f"{doing} …", highlight=False)
-        yield
+        yield lambda _: None
 
 
 def print_status(line: str) -> None:
@@ -45,11 +48,17 @@ class Grid(Table):
 
     Args:
         title: The line above it; empty for none.
+        columns: The names of the columns.
+        right: Those of them whose values are aligned to the right.
         **options: Those of `rich.table.Table`.
     """
 
-    def __init__(self, title: str = "", **options: Any) -> None:
+    def __init__(
+        self, title: str = "", columns: Iterable[str] = (), *, right: Collection[str] = (), **options: Any
+    ) -> None:
         super().__init__(title=Text(title, "table.title") if title else None, title_justify="left", **options)
+        for name in columns:
+            self.add_column(name, justify="right" if name in right else "left")
 
     def add_column(self, header: Any = "", footer: Any = "", **options: Any) -> None:
         """Add a column; a long value is folded into several lines."""

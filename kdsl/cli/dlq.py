@@ -11,7 +11,7 @@ import attrs
 import typer
 
 from kdsl.callbacks import import_function
-from kdsl.cli.clusters import WHERE, cluster_from_options, parse_pairs, with_cluster
+from kdsl.cli.clusters import cluster_from_options, parse_pairs, require_brokers, with_cluster
 from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
@@ -72,14 +72,13 @@ def list_letters(
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
-        matching = (letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
+        matching = (letter for letter in read_letters(require_brokers(cluster), topic) if chosen.matches(letter))
         letters = list(islice(matching, count))
     if as_json:
         print_json([_document(letter) for letter in letters])
         return
-    grid = Grid(title=f"{topic}: {len(letters)} letters")
-    for name in ("id", "table", "side", "column", "attempts", "at", "bytes", "reason"):
-        grid.add_column(name, justify="right" if name in ("attempts", "bytes") else "left")
+    names = ("id", "table", "side", "column", "attempts", "at", "bytes", "reason")
+    grid = Grid(f"{topic}: {len(letters)} letters", names, right=("attempts", "bytes"))
     for letter in letters:
         size = len(letter.key or b"") + (letter.truncated or len(letter.value or b""))
         cells = (letter.id, letter.table, letter.side, letter.column or "", letter.attempts, letter.at, size)
@@ -103,15 +102,14 @@ def count(
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
         counts = count_letters(
-            letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter)
+            letter for letter in read_letters(require_brokers(cluster), topic) if chosen.matches(letter)
         )
     if as_json:
         names = ("table", "side", "reason")
         print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
         return
-    grid = Grid(title=f"{topic}: {sum(counts.values()):,} records")
-    for name in ("records", "table", "side", "reason"):
-        grid.add_column(name, justify="right" if name == "records" else "left")
+    title = f"{topic}: {sum(counts.values()):,} records"
+    grid = Grid(title, ("records", "table", "side", "reason"), right=("records",))
     for key, number in counts.items():
         grid.add_row(f"{number:,}", *key)
     out.print(grid)
@@ -131,7 +129,7 @@ def show(
     with 2 if no brokers are named.
     """
     with progress(f"reading {topic}"):
-        letter = find_letter(_require_cluster(cluster), topic, record)
+        letter = find_letter(require_brokers(cluster), topic, record)
     if as_json:
         print_json({**_document(letter), **_contents(letter)})
         return
@@ -190,7 +188,7 @@ def replay(
     change = None if function is None else import_function(function)
     with progress(f"replaying {topic}"):
         done = send_again(
-            _require_cluster(cluster),
+            require_brokers(cluster),
             topic,
             to,
             target=target,
@@ -226,13 +224,6 @@ def replay(
             soft_wrap=True,
         )
     raise typer.Exit(0 if done.is_complete else _LEFT)
-
-
-def _require_cluster(cluster: Cluster | None) -> Cluster:
-    """Return the cluster; raise BadParameter if the options name none."""
-    if cluster is None:
-        raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
-    return cluster
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:

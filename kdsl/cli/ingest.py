@@ -235,9 +235,9 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
-    grid = Grid(title=f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}")
-    for name in ("table", "records", "columns", "primary key", "sink tables"):
-        grid.add_column(name, justify="right" if name in ("records", "columns") else "left")
+    title = f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}"
+    names = ("table", "records", "columns", "primary key", "sink tables")
+    grid = Grid(title, names, right=("records", "columns"))
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
         targets = ", ".join(

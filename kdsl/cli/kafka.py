@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import cattrs
 import typer
 
-from kdsl.cli.console import err, out, print_json
+from kdsl.cli.console import out, print_json, progress
 from kdsl.testing import detached
 from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka, name_option
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.running import RunningKafka
+from kdsl.testing.security import Security
 
 app = typer.Typer(help="Run a real Apache Kafka on this machine: no Docker, only Java 17.", no_args_is_help=True)
-
-
-class Login(StrEnum):
-    """How clients log in, for ``--security``: the values of `kdsl.testing.security.Security`."""
-
-    PLAINTEXT = "plaintext"
-    SASL_PLAIN = "sasl_plain"
-    SCRAM = "scram"
-    SSL = "ssl"
-    MTLS = "mtls"
-    SASL_SSL = "sasl_ssl"
-    OAUTHBEARER = "oauthbearer"
-    OAUTH_SIGNED = "oauth_signed"
-    KERBEROS = "kerberos"
 
 
 _LOGIN_HELP = "How clients log in: as user kdsl, if there are users; 'cluster.yaml' in its folder has the settings."
@@ -45,7 +29,7 @@ def start(
     name: Name = DEFAULT_NAME,
     port: Annotated[int | None, typer.Option(help="The port of the first broker; +1 for the second.")] = None,
     brokers: Annotated[int, typer.Option(min=1, help="How many brokers.")] = 1,
-    security: Annotated[Login, typer.Option(help=_LOGIN_HELP)] = Login.PLAINTEXT,
+    security: Annotated[Security, typer.Option(help=_LOGIN_HELP)] = "plaintext",
     topic: Annotated[list[str] | None, typer.Option(help="A topic to create, as NAME or NAME:PARTITIONS.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="A folder that keeps the data, else a temporary one.")] = None,
     property_: Annotated[list[str] | None, typer.Option("--property", help="A broker property, as KEY=VALUE.")] = None,
@@ -62,13 +46,13 @@ def start(
     """
     topics = dict(_parse_topic(text) for text in topic or ())
     properties = dict(_parse_property(text) for text in property_ or ())
-    with _progress("starting Kafka") as on_progress:
+    with progress("starting Kafka") as on_progress:
         from kdsl.testing.local_kafka import LocalKafka
         from kdsl.testing.local_registry import LocalRegistry
 
         kafka = LocalKafka(
             brokers,
-            security=security.value,
+            security=security,
             topics=topics,
             properties=properties,
             data_dir=data_dir,
@@ -79,7 +63,7 @@ def start(
         beside = LocalRegistry(port=registry_port, on_progress=on_progress) if registry or registry_port else None
         running, fresh = detached.start(kafka, name, beside)
         if not fresh:
-            _check_same(running, brokers=brokers, port=port, data_dir=data_dir, security=security.value)
+            _check_same(running, brokers=brokers, port=port, data_dir=data_dir, security=security)
             RunningKafka(running.plaintext_servers or running.bootstrap_servers).create_missing(topics)
     if as_json:
         print_json(_to_json(running))
@@ -94,7 +78,7 @@ def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 
     Exits with 1 if the name is invalid.
     """
-    with _progress("stopping Kafka"):
+    with progress("stopping Kafka"):
         stopped = detached.stop(name)
     if as_json:
         print_json({"name": name, "stopped": stopped is not None})
@@ -129,10 +113,7 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 def _check_same(
     running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str
 ) -> None:
-    """Check that the running Kafka has the wanted number of brokers, port, data folder and login.
-
-    None accepts any port or folder.
-    """
+    """Check that the running Kafka has the wanted number of brokers, port, data folder and login; None accepts any."""
     differences = []
     if brokers != len(running.brokers):
         differences.append(f"{len(running.brokers)} broker(s)")
@@ -195,14 +176,3 @@ def _parse_property(text: str) -> tuple[str, str]:
             param_hint="--property",
         )
     return key.strip(), value.strip()
-
-
-@contextmanager
-def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a line of progress on the terminal; without one, only print the first line."""
-    if not err.is_terminal:
-        err.print(f"{first} …", highlight=False)
-        yield lambda _: None
-        return
-    with err.status(f"{first} …") as status:
-        yield lambda line: status.update(f"{line} …")

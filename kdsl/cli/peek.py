@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kdsl import load
-from kdsl.cli.clusters import WHERE, with_cluster
+from kdsl.cli.clusters import require_brokers, with_cluster
 from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError, decode_text
@@ -40,11 +40,7 @@ def peek(
     them, cannot be read; and with 2 if a topic is named, but no brokers.
     """
     if not load.names_table(target):
-        if cluster is None:
-            raise typer.BadParameter(
-                f"{target!r} is a topic; name its brokers with {WHERE}, or name a table, as {target}.py:Orders",
-                param_hint="--bootstrap",
-            )
+        cluster = require_brokers(cluster, target, f", or name a table, as {target}.py:Orders")
         if changelog:
             raise typer.BadParameter(f"{target!r} is a topic, and only a table has changes", param_hint="--changelog")
         _peek_topic(target, cluster, count, as_json=as_json)
@@ -73,9 +69,8 @@ def _print_rows(name: str, plan: ReadPlan, last: LastRows) -> None:
     """Print the rows as a table."""
     from kdsl.types.arrow_values import python_rows
 
-    grid = Grid(title=f"{name}: {last.rows.num_rows} rows of the last records of {plan.topics}")
-    for column in last.rows.column_names:
-        grid.add_column(column)
+    title = f"{name}: {last.rows.num_rows} rows of the last records of {plan.topics}"
+    grid = Grid(title, last.rows.column_names)
     for row in python_rows(last.rows):
         grid.add_row(*row.values())
     out.print(grid)
@@ -86,9 +81,8 @@ def _print_left_out(last: LastRows) -> None:
     from kdsl.run.records.drops import describe_drops
 
     if last.errors:
-        grid = Grid(title=f"{len(last.errors)} of these records cannot be read")
-        for name in ("partition", "offset", "why", "message"):
-            grid.add_column(name, justify="right" if name in ("partition", "offset") else "left")
+        title = f"{len(last.errors)} of these records cannot be read"
+        grid = Grid(title, ("partition", "offset", "why", "message"), right=("partition", "offset"))
         for error in last.errors:
             reason = "; ".join(filter(None, (error.reason, error.fix)))
             data = "" if error.data is None else display_bytes(error.data)
@@ -146,12 +140,10 @@ def _peek_topic(topic: str, cluster: Cluster, count: int, *, as_json: bool) -> N
 
 def _print_records(title: str, formats: Mapping[str, str], documents: Sequence[Mapping[str, Any]]) -> None:
     """Print records as a table; without a column of headers if none has any."""
-    grid = Grid(title=title)
     names = [n for n in ("partition", "offset", "timestamp", "key", "value", "headers")
              if n != "headers" or any(document["headers"] for document in documents)]  # fmt: skip
-    for name in names:
-        label = f"{name} ({formats[name]})" if formats.get(name) else name
-        grid.add_column(label, justify="right" if name in ("partition", "offset") else "left")
+    labels = [f"{name} ({formats[name]})" if formats.get(name) else name for name in names]
+    grid = Grid(title, labels, right=("partition", "offset"))
     for document in documents:
         headers = "\n".join(f"{name} = {'NULL' if value is None else value}" for name, value in document["headers"])
         grid.add_row(*(headers if name == "headers" else _cell(document[name]) for name in names))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kdsl import load
-from kdsl.cli.clusters import WHERE, with_cluster
+from kdsl.cli.clusters import require_brokers, with_cluster
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing
@@ -58,8 +58,7 @@ def produce(
         cluster = table.cluster(cluster)
         rows = read_json_rows(lines, table.definition, plan, source)
     else:
-        if cluster is None:
-            raise typer.BadParameter(f"{target!r} is a topic; name its brokers with {WHERE}", param_hint="--bootstrap")
+        cluster = require_brokers(cluster, target)
         plan, rows = _plan_lines(target, lines, key_separator, source)
     if needs_jvm(cluster):
         raise KdslError(
@@ -88,14 +87,7 @@ def _read_lines(file: str) -> tuple[list[bytes], str]:
 def _plan_lines(
     topic: str, lines: Sequence[bytes], separator: str | None, source: str
 ) -> tuple[WritePlan, pa.RecordBatch]:
-    """Return the write of lines to a topic, and its rows; blank lines are skipped.
-
-    Args:
-        topic: The topic.
-        lines: The lines.
-        separator: What stands between key and value; None if there are no keys.
-        source: Where the lines come from, for messages.
-    """
+    """Return the write of lines to a topic, and its rows; blank lines are skipped."""
     import pyarrow as pa
 
     from kdsl.plan.model import MetadataColumn, WritePlan

@@ -18,11 +18,7 @@ def report(name: str, query: QueryMetrics) -> Grid:
         name: The name of the query.
         query: Its metrics (docs/metrics.md).
     """
-    grid = Grid(title=f"{name}: metrics")
-    grid.add_column("table")
-    grid.add_column("metric")
-    grid.add_column("value", justify="right")
-    grid.add_column("unit")
+    grid = Grid(f"{name}: metrics", ("table", "metric", "value", "unit"), right=("value",))
     for row in _rows(query):
         grid.add_row(*row)
     return grid

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -199,19 +199,14 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
     a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
     What this process writes to standard error meanwhile is hidden. Spark's errors are raised unchanged.
     """
-    from pyspark.sql import SparkSession
+    from kdsl.run.session import start_session
 
-    from kdsl.run.session import check_java, hide_jvm_output, use_this_python
-
-    check_java()
-    use_this_python()
-    defaults: dict[str, Any] = {
+    defaults = {
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.ansi.enabled": "true",  # the default since Spark 4.0; scripts need it
     }
-    builder = SparkSession.builder.appName(f"kdsl run {name}")
     if _MASTER not in os.environ and "spark.master" not in (conf or {}):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         defaults |= {
@@ -224,10 +219,7 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
         }
     elif _MASTER in os.environ:
         defaults["spark.master"] = os.environ[_MASTER]
-    for key, value in {**defaults, **(conf or {})}.items():
-        builder = builder.config(key, value)
-    with hide_jvm_output():
-        return builder.getOrCreate()
+    return start_session(f"kdsl run {name}", {**defaults, **(conf or {})})
 
 
 def show_json(df: DataFrame, _: Job) -> None:
@@ -242,9 +234,7 @@ def show_json(df: DataFrame, _: Job) -> None:
 
 def show_listing(listing: Listing) -> None:
     """Print what a statement shows as a table."""
-    grid = Grid()
-    for name in listing.columns:
-        grid.add_column(name)
+    grid = Grid(columns=listing.columns)
     for row in listing.rows:
         grid.add_row(*row)
     console = out if out.is_terminal else Console(width=_WIDEST)
@@ -271,10 +261,7 @@ def show(df: DataFrame, job: Job) -> None:
     rows = collect_arrow(df.toDF(*(f"c{i}" for i in range(len(df.columns)))))  # columns may have the same name
     if not rows.num_rows and job.streaming:
         return
-    grid = Grid(title=job.name)
-    names = ["op" if name == ROW_KIND else name for name in df.columns]
-    for name in names:
-        grid.add_column(name)
+    grid = Grid(job.name, ["op" if name == ROW_KIND else name for name in df.columns])
     for row in zip(*map(python_values, rows.columns), strict=True):
         grid.add_row(*row)
     console = out if out.is_terminal else Console(width=_WIDEST)  # print(width=…) never exceeds the console's own

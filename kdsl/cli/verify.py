@@ -8,7 +8,7 @@ import attrs
 import typer
 
 from kdsl import load
-from kdsl.cli.clusters import WHERE, with_cluster
+from kdsl.cli.clusters import require_brokers, with_cluster
 from kdsl.cli.console import Grid, out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare
@@ -73,17 +73,15 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
     if load.names_table(name):
         table = load.table(name)
         return Side(table.read_plan(cluster=cluster), table.cluster(cluster).with_properties(level))
-    if cluster is None:
-        raise typer.BadParameter(f"{name!r} is a topic; name its brokers with {WHERE}", param_hint="--bootstrap")
     empty = t.Row((), nullable=False)
-    return Side(ReadPlan(name, Topics((name,)), empty, empty), cluster.with_properties(level))
+    plan = ReadPlan(name, Topics((name,)), empty, empty)
+    return Side(plan, require_brokers(cluster, name).with_properties(level))
 
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
     """Print the comparison as a table, and below it whether the topics are equal."""
-    grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}")
-    for name in ("", "records", "meaning", "for example"):
-        grid.add_column(name, justify="right" if name == "records" else "left")
+    title = f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}"
+    grid = Grid(title, ("", "records", "meaning", "for example"), right=("records",))
     for kind, meaning in _MEANING.items():
         some = ", ".join(f"{e.topic}[{e.partition}]@{e.offset}" for e in comparison.examples.get(kind, ()))
         count = getattr(comparison, kind)

@@ -111,13 +111,21 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
         settings: Settings of Spark, in addition to those of a quiet session with two tasks at a time. In an active
             session only those are set that Spark can change while it runs.
     """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return start_session(name, {**_LOCAL, **(settings or {})})
+
+
+def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the active session, or start one with settings and this Python, and hide what its JVM prints.
+
+    An active session only gets those settings that Spark can change while it runs.
+    """
     from pyspark.sql import SparkSession
 
     check_java()
     use_this_python()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(name)
-    for key, value in {**_LOCAL, **(settings or {})}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with hide_jvm_output():
         return builder.getOrCreate()

@@ -124,7 +124,8 @@ _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 # Java reads the escapes of C, octal numbers among them, and takes any other character after a backslash literally.
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WRITTEN: Final = {"\\": r"\\", '"': r"\"", **{char: f"\\{letter}" for letter, char in _ESCAPES.items()}}
-_BARE = re.compile(r"[A-Za-z$_\u00a0-\U0010ffff][A-Za-z0-9.$_\-\u00a0-\U0010ffff]*")
+# A letter, '$', '_' or anything from U+00A0 on; then also digits, '.' and '-'. Such a range itself compiles for 7 ms.
+_BARE = re.compile(r"[^\x00-#%-@\[-^`{-\x9f][^\x00-#%-,/:-@\[-^`{-\x9f]*")
 # As in Java's tokenizer, a comment after a single '/' includes the next character even if that ends the line.
 _SPACE = re.compile(r"(?:[\x00-\x20]|/\*.*?(?:\*/|\Z)|/[^*][^\r\n]*|/\Z)+", re.DOTALL)
 _ESCAPED_QUOTE = re.compile(r"\\[\"']")

@@ -378,8 +378,9 @@ class LocalKafka(LocalService, RunningKafka):
         """
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
-        login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
-        return RunningKafka(servers, login, kind.java(self._site, user))
+        login = kind.client_properties(self._site, user)
+        own = {SERVERS: self._servers("plaintext")} if login is None else login
+        return RunningKafka(servers, own, kind.java_properties(self._site, user))
 
     def _servers(self, security: Security) -> str:
         """Return the bootstrap servers with the ports of a kind of login, which this Kafka must have."""

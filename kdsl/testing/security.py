@@ -141,9 +141,10 @@ class Kind:
         listener: The listener's name in the broker's properties.
         protocol: Kafka's name of the security protocol.
         broker: The listener's own broker properties, without the ``listener.name.…`` before them.
-        client: Returns the settings of a confluent-kafka client for a user, besides the bootstrap servers; None if
+        client: Returns the settings for a user that a confluent-kafka client needs for this login only; None if
             librdkafka does not support the login.
         java: The same by Java's names.
+        mechanism: The SASL mechanism; empty without SASL.
         stored: Users live in the cluster and are put there after its start.
         anonymous: Clients do not log in, so users do not matter.
     """
@@ -153,8 +154,33 @@ class Kind:
     broker: Callable[[Site], dict[str, str]]
     client: Callable[[Site, str], dict[str, str]] | None
     java: Callable[[Site, str], dict[str, str]]
-    stored: bool = False
-    anonymous: bool = False
+    mechanism: str = ""
+    stored: bool = attrs.field(default=False, kw_only=True)
+    anonymous: bool = attrs.field(default=False, kw_only=True)
+
+    def client_properties(self, site: Site, user: str) -> dict[str, str] | None:
+        """Return all settings of a confluent-kafka client for a user, besides the bootstrap servers.
+
+        It is None if librdkafka does not support the login. Key files are created at the first use.
+        """
+        if self.client is None:
+            return None
+        properties = self._method()
+        if "SSL" in self.protocol:
+            properties["ssl.ca.location"] = str(site.certificates.authority)
+        return properties | self.client(site, user)
+
+    def java_properties(self, site: Site, user: str) -> dict[str, str]:
+        """Return all settings for a user by Java's names; key files are created at the first use."""
+        properties = self._method()
+        if "SSL" in self.protocol:
+            properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(site.certificates.authority)}
+        return properties | self.java(site, user)
+
+    def _method(self) -> dict[str, str]:
+        """Return the protocol and the mechanism, which librdkafka and Java call the same."""
+        protocol = {} if self.protocol == "PLAINTEXT" else {"security.protocol": self.protocol}
+        return {**protocol, **({"sasl.mechanism": self.mechanism} if self.mechanism else {})}
 
 
 def jaas(module: str, **options: str) -> str:
@@ -178,10 +204,7 @@ def _scram_broker(_: Site) -> dict[str, str]:
 
 
 def _ssl_broker(site: Site) -> dict[str, str]:
-    """Return the broker's properties for TLS without certificates of clients: its key and truststore.
-
-    The site creates the files at the first use; see `Site.make_folder` for errors.
-    """
+    """Return the broker's properties for TLS without clients' certificates; keys are created at the first use."""
     keys = site.certificates
     return {
         "ssl.keystore.type": "PEM",
@@ -204,18 +227,12 @@ def _oauth_broker(_: Site) -> dict[str, str]:
 
 
 def _write_key_set(site: Site) -> Path:
-    """Write the public keys of the identity provider for the brokers, and return the path.
-
-    See `Site.make_folder` for errors.
-    """
+    """Write the public keys of the identity provider for the brokers, and return the path."""
     return site.tokens.write_keys(site.make_folder("tokens") / "jwks.json")
 
 
 def _oauth_signed_broker(site: Site) -> dict[str, str]:
-    """As `_oauth_broker`; tokens are checked with the keys of the identity provider, which are written to a file.
-
-    See `Site.make_folder` for errors.
-    """
+    """As `_oauth_broker`; tokens are checked with the keys of the identity provider, which are written to a file."""
     from kdsl.testing.tokens import AUDIENCE
 
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -242,110 +259,45 @@ def _kerberos_broker(site: Site) -> dict[str, str]:
     }
 
 
-def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
-    """Return a function that makes librdkafka's properties for a login with user and password.
-
-    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use; see
-    `Site.make_folder` for errors.
-    """
-
-    def client(site: Site, user: str) -> dict[str, str]:
-        properties = {
-            "security.protocol": protocol,
-            "sasl.mechanism": mechanism,
-            "sasl.username": user,
-            "sasl.password": site.users.get(user, ""),
-        }
-        return properties | ({"ssl.ca.location": str(site.certificates.authority)} if protocol == "SASL_SSL" else {})
-
-    return client
+def _password_client(site: Site, user: str) -> dict[str, str]:
+    """Return librdkafka's properties for a login with a password, which is empty for an unknown user."""
+    return {"sasl.username": user, "sasl.password": site.users.get(user, "")}
 
 
-def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
-    """Return a function that makes Java's properties for a login with user and password.
-
-    The password of an unknown user is empty. With TLS it creates the site's certificates at the first use, and
-    raises LocalKafkaError if this Kafka is not started.
-    """
-    module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
-
-    def java(site: Site, user: str) -> dict[str, str]:
-        properties = {
-            "security.protocol": protocol,
-            "sasl.mechanism": mechanism,
-            "sasl.jaas.config": jaas(module, username=user, password=site.users.get(user, "")),
-        }
-        return properties | (_truststore(site) if protocol == "SASL_SSL" else {})
-
-    return java
+def _plain_java(site: Site, user: str) -> dict[str, str]:
+    """Return Java's properties for PLAIN; the password of an unknown user is empty."""
+    return {"sasl.jaas.config": jaas("PlainLoginModule", username=user, password=site.users.get(user, ""))}
 
 
-def _truststore(site: Site) -> dict[str, str]:
-    """Return Java's properties for trusting the site's authority.
-
-    The site creates the files at the first use; see `Site.make_folder` for errors.
-    """
-    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(site.certificates.authority)}
-
-
-def _ssl_client(site: Site, _: str) -> dict[str, str]:
-    """Return librdkafka's properties for TLS without a certificate of the client.
-
-    The site creates the files at the first use; see `Site.make_folder` for errors.
-    """
-    return {"security.protocol": "SSL", "ssl.ca.location": str(site.certificates.authority)}
-
-
-def _ssl_java(site: Site, _: str) -> dict[str, str]:
-    """Return Java's properties for TLS without a certificate of the client.
-
-    The site creates the files at the first use; see `Site.make_folder` for errors.
-    """
-    return {"security.protocol": "SSL", **_truststore(site)}
+def _scram_java(site: Site, user: str) -> dict[str, str]:
+    """Return Java's properties for SCRAM; the password of an unknown user is empty."""
+    return {"sasl.jaas.config": jaas("ScramLoginModule", username=user, password=site.users.get(user, ""))}
 
 
 def _mtls_client(site: Site, user: str) -> dict[str, str]:
-    """As `_ssl_client`, with the user's certificate, which is created at the first use.
-
-    The site creates the files at the first use; see `Site.make_folder` for errors.
-    """
+    """Return librdkafka's properties for the user's certificate, which is created at the first use."""
     store = str(site.certificates.key_store(user))
-    return {**_ssl_client(site, user), "ssl.key.location": store, "ssl.certificate.location": store}
+    return {"ssl.key.location": store, "ssl.certificate.location": store}
 
 
 def _mtls_java(site: Site, user: str) -> dict[str, str]:
-    """As `_ssl_java`, with the user's certificate, created at the first use; see `Site.make_folder` for errors."""
-    store = str(site.certificates.key_store(user))
-    return {**_ssl_java(site, user), "ssl.keystore.type": "PEM", "ssl.keystore.location": store}
+    """Return Java's properties for the user's certificate, which is created at the first use."""
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(site.certificates.key_store(user))}
 
 
 def _oauth_client(_: Site, user: str) -> dict[str, str]:
     """Return librdkafka's properties for a token that it creates for a user, without a signature."""
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "enable.sasl.oauthbearer.unsecure.jwt": "true",
-        "sasl.oauthbearer.config": f"principal={user}",
-    }
+    return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={user}"}
 
 
 def _oauth_java(_: Site, user: str) -> dict[str, str]:
     """Return Java's properties for a token that it creates for a user, without a signature."""
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.jaas.config": jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub=user),
-    }
+    return {"sasl.jaas.config": jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub=user)}
 
 
 def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
-    """Return librdkafka's properties for tokens of the site's identity provider, which must be started.
-
-    Otherwise its address is not known (AssertionError).
-    """
+    """Return librdkafka's properties for tokens of the site's identity provider, which must be started."""
     return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": site.tokens.url,
         "sasl.oauthbearer.client.id": user,
@@ -354,18 +306,12 @@ def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
-    """Return Java's properties for tokens of the site's identity provider, which must be started.
-
-    Otherwise its address is not known (AssertionError).
-    """
+    """Return Java's properties for tokens of the site's identity provider, which must be started."""
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-    login = jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, ""))
     return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": site.tokens.url,
         "sasl.login.callback.handler.class": handler,
-        "sasl.jaas.config": login,
+        "sasl.jaas.config": jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, "")),
     }
 
 
@@ -374,8 +320,6 @@ def _kerberos_java(site: Site, user: str) -> dict[str, str]:
     from kdsl.testing.kerberos import REALM, SERVICE
 
     return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "GSSAPI",
         "sasl.kerberos.service.name": SERVICE,
         "connector.auth.open": "true",
         "connector.kerberos.principal": f"{user}@{REALM}",
@@ -391,28 +335,24 @@ def _nothing(_: Site, __: str = "") -> dict[str, str]:
 
 KINDS: Mapping[Security, Kind] = {
     "plaintext": Kind("PLAINTEXT", "PLAINTEXT", _nothing, _nothing, _nothing, anonymous=True),
-    "sasl_plain": Kind("SASL_PLAIN", "SASL_PLAINTEXT", _plain_broker, _sasl_client("PLAIN"), _sasl_java("PLAIN")),
+    "sasl_plain": Kind("SASL_PLAIN", "SASL_PLAINTEXT", _plain_broker, _password_client, _plain_java, "PLAIN"),
     "scram": Kind(
-        "SCRAM",
-        "SASL_PLAINTEXT",
-        _scram_broker,
-        _sasl_client("SCRAM-SHA-512"),
-        _sasl_java("SCRAM-SHA-512"),
-        stored=True,
+        "SCRAM", "SASL_PLAINTEXT", _scram_broker, _password_client, _scram_java, "SCRAM-SHA-512", stored=True
     ),
-    "ssl": Kind("SSL", "SSL", _ssl_broker, _ssl_client, _ssl_java, anonymous=True),
+    "ssl": Kind("SSL", "SSL", _ssl_broker, _nothing, _nothing, anonymous=True),
     "mtls": Kind("MTLS", "SSL", _mtls_broker, _mtls_client, _mtls_java),
     "sasl_ssl": Kind(
         "SASL_SSL",
         "SASL_SSL",
         lambda site: {**_scram_broker(site), **_ssl_broker(site)},
-        _sasl_client("SCRAM-SHA-256", "SASL_SSL"),
-        _sasl_java("SCRAM-SHA-256", "SASL_SSL"),
+        _password_client,
+        _scram_java,
+        "SCRAM-SHA-256",
         stored=True,
     ),
-    "oauthbearer": Kind("OAUTH", "SASL_PLAINTEXT", _oauth_broker, _oauth_client, _oauth_java),
+    "oauthbearer": Kind("OAUTH", "SASL_PLAINTEXT", _oauth_broker, _oauth_client, _oauth_java, "OAUTHBEARER"),
     "oauth_signed": Kind(
-        "OAUTH_SIGNED", "SASL_PLAINTEXT", _oauth_signed_broker, _oauth_signed_client, _oauth_signed_java
+        "OAUTH_SIGNED", "SASL_PLAINTEXT", _oauth_signed_broker, _oauth_signed_client, _oauth_signed_java, "OAUTHBEARER"
     ),
-    "kerberos": Kind("KERBEROS", "SASL_PLAINTEXT", _kerberos_broker, None, _kerberos_java),
+    "kerberos": Kind("KERBEROS", "SASL_PLAINTEXT", _kerberos_broker, None, _kerberos_java, "GSSAPI"),
 }

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from kdsl.client_settings.machine import ThisMachine
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Cluster, Registry
 from kdsl.registry.settings import registry_problems
 from kdsl.secrets import resolve
@@ -133,7 +133,7 @@ def client_of(
 
 def create(settings: Mapping[str, str]) -> Callable[[], object]:
     """A call that returns the problems of a consumer, whose files are read."""
-    return lambda: list(consumer_settings(settings, resolve, ThisMachine()).problems)
+    return lambda: list(librdkafka_settings(settings, "consumer", resolve, Machine()).problems)
 
 
 def follow(
@@ -286,7 +286,7 @@ REGISTRIES = [
     Called("registry-setting-unknown", registry(max_retrys="3"), "use one of its settings", registry(max_retries="3")),
     Called("registry-setting-value", registry(max_retries="many"), "use an integer, 0 or more",
            registry(max_retries="3")),
-    Called("registry-setting-value", registry(ssl_endpoint_identification_algorithm="http"),
+    Called("client-setting-value", registry(ssl_endpoint_identification_algorithm="http"),
            "use https, or an empty string",
            registry(ssl_endpoint_identification_algorithm="https")),
     Called("registry-setting-value", registry(proxy_host="a b", proxy_port="x"),
@@ -343,8 +343,8 @@ REGISTRIES = [
            "or write OAUTHBEARER in its place, and set 'bearer.auth.issuer.endpoint.url'",
            registry(bearer_auth_credentials_source="OAUTHBEARER", bearer_auth_issuer_endpoint_url="https://idp/token",
                     bearer_auth_client_id="me", bearer_auth_client_secret="${env:SECRET}")),
-    Called("tls-store", registry(ssl_keystore_key="x"), "set 'ssl.keystore.key' and 'ssl.keystore.certificate.chain'",
-           registry(ssl_keystore_key="x", ssl_keystore_certificate_chain="y")),
+    Called("tls-store", registry(ssl_keystore_key=KEY), "set ssl.keystore.certificate.chain too",
+           registry(ssl_keystore_key=KEY, ssl_keystore_certificate_chain=CHAIN)),
     Called("tls-store", registry(ssl_truststore_password="x"), "write ssl.truststore.location",
            registry(ssl_truststore_password="x", ssl_truststore_location="/a.p12")),
     Called("tls-store", registry(ssl_truststore_location="https://a/b.jks"), "copy the file",

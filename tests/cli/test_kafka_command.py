@@ -7,21 +7,19 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import psutil
 import pytest
 from typer.testing import CliRunner
 
 from kdsl.cli.app import app
-from kdsl.cli.kafka import Login
 from kdsl.cluster import Cluster, Registry
 from kdsl.registry import RegistryClient
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import RunningKafka
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.ports import answers
-from kdsl.testing.security import Security
 
 pytestmark = pytest.mark.kafka
 
@@ -100,10 +98,6 @@ def test_a_folder_keeps_the_data_and_a_dead_broker_is_reported(kafka_command: Co
     assert again["bootstrap_servers"] == first["bootstrap_servers"]
     assert [message.value() for message in RunningKafka(again["bootstrap_servers"]).read("kept")] == [b"here"]
     assert f"its data stays in {folder}" in kafka_command("stop")
-
-
-def test_every_way_to_log_in_is_offered() -> None:
-    assert {login.value for login in Login} == set(get_args(Security))
 
 
 @pytest.mark.parametrize("security", ["sasl_ssl", "oauth_signed"])

@@ -43,7 +43,8 @@ def json_answer(case: Case) -> Any:
     if problems(result, case.row, "write"):
         return ERROR
     try:
-        return ReferenceEncoder(case.row, result.writing_rules()).message(tuple(map(as_python, case.values)))
+        row = dict(zip(case.row.names, map(as_python, case.values), strict=True))
+        return ReferenceEncoder(case.row, result.writing_rules()).message(row)
     except FieldError:
         return ERROR
 

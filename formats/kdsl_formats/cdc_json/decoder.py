@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Indices, Mask, find_bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, find_present, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats._debezium import PlaceholderFinder
 from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
@@ -104,10 +104,7 @@ class ChangeDecoder:
         The result counts infinite values and undeclared columns only where rows were read by columns; those of the
         reference decoder stay in its own counters. `_truncates` is replaced as in `_read_one_by_one`.
         """
-        start, end = find_bounds(messages)
-        present_messages = end > start
-        if messages.null_count:
-            present_messages &= np.asarray(messages.is_valid())
+        present_messages = find_present(messages)
         if len(messages) >= self.min_batch:
             framed = self._frames.find(messages, present_messages) if self.rules.payload else None
             frame, good = framed or (None, present_messages)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_bounds, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_present, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -87,11 +87,7 @@ class JsonDecoder:
         The infinite values that it counts are, and its counter of them is reset. It reads messages that need the
         fallback, and all if there are few objects, or if absent members are errors and members are flattened.
         """
-        start, end = find_bounds(messages)
-        present_messages = end > start
-        if messages.null_count:
-            present_messages &= np.asarray(messages.is_valid())
-
+        present_messages = find_present(messages)
         if len(messages) >= self.min_batch and self._together:
             buffer, objects = self._find(messages, present_messages)
             if len(objects.owner) >= self.min_batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import Literal, NoReturn, Protocol
 
 from kdsl.flink_sql.expressions.casts import cast
 from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
@@ -116,23 +116,31 @@ class Arguments:
 
 
 def template_function(
-    template: str, kind: t.DataType, *kinds: str, least: int | None = None, nullable: bool | None = None
+    template: str,
+    kind: t.DataType | Callable[[Arguments], t.DataType],
+    *kinds: str,
+    least: int | None = None,
+    nullable: bool | Literal["first"] | None = None,
 ) -> Function:
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
-    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result; ``nullable`` is whether that
-    may be NULL, by default if an argument may be. ``kinds`` are as for `Arguments.require_kinds`, and a last ``…``
-    allows up to 99 arguments. ``least`` is the smallest number of arguments, by default that of the kinds.
+    ``kind`` is the type of its result, or a function that returns it or refuses the arguments. ``kinds`` are as
+    for `Arguments.require_kinds`, and ``double``: a number that is cast to DOUBLE, as all others then are; a last ``…``
+    allows up to 99 arguments. ``least`` is the smallest number of arguments, by default that of the kinds. ``nullable``
+    is whether the result may be NULL: by default if an argument may be, with ``first`` if the first may be.
     """
+    most = 99 if kinds[-1:] == ("…",) else len(kinds)
+    wanted = kinds[:-1] if most == 99 else kinds
+    as_doubles = "double" in wanted
+    checked = ["number" if name == "double" else name for name in wanted] or ["any"]
 
     def translate(call: Arguments) -> TypedSql:
-        most = 99 if kinds and kinds[-1] == "…" else len(kinds)
-        wanted = kinds[:-1] if most == 99 else kinds
         call.require_count(len(wanted) if least is None else least, most)
-        call.require_kinds(*(wanted or ("any",)))
-        texts = [v.text for v in call.values]
+        call.require_kinds(*checked)
+        result_type = kind if isinstance(kind, t.DataType) else kind(call)
+        texts = call.as_doubles() if as_doubles else [v.text for v in call.values]
         # in one pass, because a string among the arguments may look like a placeholder
         text = _PLACEHOLDER.sub(lambda m: ", ".join(texts) if m[1] == "*" else texts[int(m[1])], template)
-        return call.result(text, kind, nullable=nullable)
+        return call.result(text, result_type, nullable=call[0].nullable if nullable == "first" else nullable)
 
     return translate

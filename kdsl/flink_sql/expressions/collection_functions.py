@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdsl.flink_sql.expressions.calls import Arguments, Function
+from kdsl.flink_sql.expressions.calls import Arguments, Function, template_function
 from kdsl.flink_sql.expressions.casts import cast
 from kdsl.flink_sql.expressions.values import TypedSql, same_in_spark
 from kdsl.types import model as t
@@ -25,7 +25,7 @@ def _require_map(call: Arguments, index: int = 0) -> t.Map:
 
 
 def _array_contains(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_CONTAINS``, where NULL equals NULL; raise UntranslatableError for wrong arguments."""
+    """Translate ``ARRAY_CONTAINS``, where NULL equals NULL."""
     call.require_count(2)
     element = _require_array(call).element
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", element), call[1], "=")
@@ -33,7 +33,7 @@ def _array_contains(call: Arguments) -> TypedSql:
 
 
 def _array_remove(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_REMOVE``, where NULL equals NULL; raise UntranslatableError for wrong arguments."""
+    """Translate ``ARRAY_REMOVE``, where NULL equals NULL."""
     call.require_count(2)
     kind = _require_array(call)
     _, other = call.translator.make_comparable(call.node, TypedSql("e", kind.element), call[1], "=")
@@ -41,7 +41,7 @@ def _array_remove(call: Arguments) -> TypedSql:
 
 
 def _array_position(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_POSITION`` to an INT; raise UntranslatableError for wrong arguments."""
+    """Translate ``ARRAY_POSITION`` to an INT."""
     call.require_count(2)
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", _require_array(call).element), call[1], "=")
     return call.result(f"CAST(array_position({call[0].text}, {wanted}) AS INT)", t.Int())
@@ -74,7 +74,7 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
 
 
 def _array_join(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_JOIN`` of strings; raise UntranslatableError for wrong arguments."""
+    """Translate ``ARRAY_JOIN`` of strings."""
     call.require_count(2, 3)
     call.require_kinds("any", "text")
     if not isinstance(_require_array(call).element, t.Char | t.VarChar):
@@ -118,61 +118,6 @@ def _array_sort(call: Arguments) -> TypedSql:
     return call.result(text, kind)
 
 
-def _element(call: Arguments) -> TypedSql:
-    """Translate ``ELEMENT``: the only element, NULL of an empty array, or an error when it runs."""
-    call.require_count(1)
-    text = call[0].text
-    only = f"if(size({text}) > 1, raise_error('ELEMENT: the array has more than one element'), get({text}, 0))"
-    return call.result(only, _require_array(call).element, nullable=True)
-
-
-def _array_to_array(template: str) -> Function:
-    """Return the translator of a function from an array to one of the same type; ``{}`` stands for the array."""
-
-    def translate(call: Arguments) -> TypedSql:
-        call.require_count(1)
-        kind = _require_array(call)
-        return call.result(template.format(call[0].text), kind)
-
-    return translate
-
-
-def _array_to_element(template: str) -> Function:
-    """Return the translator of a function from an array, ``{}``, to one of its elements, or NULL."""
-
-    def translate(call: Arguments) -> TypedSql:
-        call.require_count(1)
-        return call.result(template.format(call[0].text), _require_array(call).element, nullable=True)
-
-    return translate
-
-
-def _map_to_array(template: str, *, keys: bool) -> Function:
-    """Return the translator of a function from a map, ``{}``, to an array of its keys, or else of its values."""
-
-    def translate(call: Arguments) -> TypedSql:
-        call.require_count(1)
-        kind = _require_map(call)
-        return call.result(template.format(call[0].text), t.Array(kind.key if keys else kind.value))
-
-    return translate
-
-
-def _map_entries(call: Arguments) -> TypedSql:
-    """Translate ``MAP_ENTRIES`` to an array of rows (key, value); raise UntranslatableError for wrong arguments."""
-    call.require_count(1)
-    kind = _require_map(call)
-    entry = t.Row((t.Field("key", kind.key), t.Field("value", kind.value)))
-    return call.result(f"map_entries({call[0].text})", t.Array(entry))
-
-
-def _map_from_arrays(call: Arguments) -> TypedSql:
-    """Translate ``MAP_FROM_ARRAYS`` of two arrays; raise UntranslatableError for wrong arguments."""
-    call.require_count(2)
-    kind = t.Map(_require_array(call).element, _require_array(call, 1).element)
-    return call.result(f"map_from_arrays({call[0].text}, {call[1].text})", kind)
-
-
 def _map_union(call: Arguments) -> TypedSql:
     """Translate ``MAP_UNION``: of a key in several maps the last value is used."""
     call.require_count(1, 99)
@@ -186,16 +131,33 @@ def _map_union(call: Arguments) -> TypedSql:
 
 
 def _cardinality(call: Arguments) -> TypedSql:
-    """Translate ``CARDINALITY``: the number of elements, or NULL; raise UntranslatableError for wrong arguments."""
+    """Translate ``CARDINALITY``: the number of elements, or NULL."""
     call.require_count(1)
     if call[0].family != "other" or isinstance(call[0].type, t.Row):
         call.fail(f"takes an ARRAY, MAP or MULTISET, not {call[0].spelling}", "pass one of them")
     return call.result(f"if({call[0].text} IS NULL, NULL, size({call[0].text}))", t.Int())
 
 
+def _element_type(call: Arguments) -> t.DataType:
+    """Return the type of the elements of the first argument, which must be an ARRAY."""
+    return _require_array(call).element
+
+
+def _entries_type(call: Arguments) -> t.Array:
+    """Return the type of the entries of the first argument, which must be a MAP, as an array of rows."""
+    kind = _require_map(call)
+    return t.Array(t.Row((t.Field("key", kind.key), t.Field("value", kind.value))))
+
+
+def _map_type_of_arrays(call: Arguments) -> t.Map:
+    """Return the type of a MAP whose keys and values are the elements of two arguments, which must be ARRAYs."""
+    return t.Map(_require_array(call).element, _require_array(call, 1).element)
+
+
+_ELEMENT = "if(size({0}) > 1, raise_error('ELEMENT: the array has more than one element'), get({0}, 0))"
 FUNCTIONS: dict[str, Function] = {
     "CARDINALITY": _cardinality,
-    "ELEMENT": _element,
+    "ELEMENT": template_function(_ELEMENT, _element_type, "any", nullable=True),
     "ARRAY_APPEND": _array_append,
     "ARRAY_PREPEND": _array_append,
     "ARRAY_CONCAT": _combine_arrays("concat", 1, 99),
@@ -208,13 +170,13 @@ FUNCTIONS: dict[str, Function] = {
     "ARRAY_JOIN": _array_join,
     "ARRAY_SLICE": _array_slice,
     "ARRAY_SORT": _array_sort,
-    "ARRAY_DISTINCT": _array_to_array("array_distinct({})"),
-    "ARRAY_REVERSE": _array_to_array("reverse({})"),
-    "ARRAY_MAX": _array_to_element("array_max({})"),
-    "ARRAY_MIN": _array_to_element("array_min({})"),
-    "MAP_KEYS": _map_to_array("map_keys({})", keys=True),
-    "MAP_VALUES": _map_to_array("map_values({})", keys=False),
-    "MAP_ENTRIES": _map_entries,
-    "MAP_FROM_ARRAYS": _map_from_arrays,
+    "ARRAY_DISTINCT": template_function("array_distinct({0})", _require_array, "any"),
+    "ARRAY_REVERSE": template_function("reverse({0})", _require_array, "any"),
+    "ARRAY_MAX": template_function("array_max({0})", _element_type, "any", nullable=True),
+    "ARRAY_MIN": template_function("array_min({0})", _element_type, "any", nullable=True),
+    "MAP_KEYS": template_function("map_keys({0})", lambda call: t.Array(_require_map(call).key), "any"),
+    "MAP_VALUES": template_function("map_values({0})", lambda call: t.Array(_require_map(call).value), "any"),
+    "MAP_ENTRIES": template_function("map_entries({0})", _entries_type, "any"),
+    "MAP_FROM_ARRAYS": template_function("map_from_arrays({0}, {1})", _map_type_of_arrays, "any", "any"),
     "MAP_UNION": _map_union,
 }

@@ -25,17 +25,6 @@ def _keep_type(template: str) -> Function:
     return translate
 
 
-def double_function(template: str) -> Function:
-    """Return the translator of a function from a number, cast to DOUBLE as ``{}`` in a template of SQL, to a DOUBLE."""
-
-    def translate(call: Arguments) -> TypedSql:
-        call.require_count(1)
-        call.require_kinds("number")
-        return call.result(template.format(*call.as_doubles()), t.Double())
-
-    return translate
-
-
 def _java_logarithm(text: str, function: str = "ln") -> str:
     """Write the SQL of a logarithm with Java's results for zero and negative numbers, where Spark returns NULL."""
     return (
@@ -44,32 +33,16 @@ def _java_logarithm(text: str, function: str = "ln") -> str:
     )
 
 
-def _logarithm_function(function: str) -> Function:
-    """Return the translator of a logarithm, which Spark calls ``function``, with Java's results for numbers up to zero.
-
-    ``LOG`` with two arguments takes the base first.
-    """
-
-    def translate(call: Arguments) -> TypedSql:
-        call.require_count(1, 2 if call.name == "LOG" else 1)
-        call.require_kinds("number")
-        texts = call.as_doubles()
-        if len(texts) == 2:
-            return call.result(f"({_java_logarithm(texts[1])} / {_java_logarithm(texts[0])})", t.Double())
-        return call.result(_java_logarithm(texts[0], function), t.Double())
-
-    return translate
-
-
-def _function_of_two_doubles(call: Arguments) -> TypedSql:
-    """Translate ``POWER`` and ``ATAN2`` of two numbers; raise UntranslatableError for wrong arguments."""
-    call.require_count(2)
+def _log(call: Arguments) -> TypedSql:
+    """Translate ``LOG``, the natural logarithm of a number; with two arguments the base comes first."""
+    call.require_count(1, 2)
     call.require_kinds("number")
-    return call.result(f"{call.name.lower()}({', '.join(call.as_doubles())})", t.Double())
+    logarithms = [_java_logarithm(text) for text in call.as_doubles()]
+    return call.result(f"({logarithms[1]} / {logarithms[0]})" if len(logarithms) == 2 else logarithms[0], t.Double())
 
 
 def _mod(call: Arguments) -> TypedSql:
-    """Translate ``MOD`` as the operator ``%``; raise UntranslatableError for wrong arguments."""
+    """Translate ``MOD`` as the operator ``%``."""
     call.require_count(2)
     node = n.Binary("%", *call.node.arguments, at=call.node.at)
     return translate_arithmetic(call.translator, node, call[0], call[1])
@@ -149,7 +122,7 @@ def _greatest_or_least(call: Arguments) -> TypedSql:
 
 
 def _if(call: Arguments) -> TypedSql:
-    """Translate ``IF``; raise UntranslatableError for wrong arguments, or no common type, or NoCastError as `unify`."""
+    """Translate ``IF``."""
     call.require_count(3)
     call.require_kinds("boolean", "any")
     kind, texts = call.translator.unify(call.node, "IF", call.values[1:])
@@ -157,10 +130,7 @@ def _if(call: Arguments) -> TypedSql:
 
 
 def _coalesce(call: Arguments) -> TypedSql:
-    """Translate ``IFNULL`` and ``COALESCE``; raise UntranslatableError for wrong arguments, or no common type.
-
-    NoCastError if an argument cannot be cast to it.
-    """
+    """Translate ``IFNULL`` and ``COALESCE``."""
     call.require_count(2 if call.name == "IFNULL" else 1, 2 if call.name == "IFNULL" else 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     nullable = all(v.nullable for v in call.values)
@@ -168,21 +138,11 @@ def _coalesce(call: Arguments) -> TypedSql:
 
 
 def _nullif(call: Arguments) -> TypedSql:
-    """Translate ``NULLIF``; raise UntranslatableError unless there are two arguments that can be compared."""
+    """Translate ``NULLIF``."""
     call.require_count(2)
     a, b = call.translator.make_comparable(call.node, call[0], call[1], "=")
     kind = call[0].type
     return TypedSql(f"(CASE WHEN {a} = {b} THEN NULL ELSE {call[0].text} END)", kind and kind.as_nullable())
-
-
-def _rand(call: Arguments) -> TypedSql:
-    """Translate ``RAND()`` and ``RAND_INTEGER(bound)``; other arguments, such as a seed, raise UntranslatableError."""
-    if call.name == "RAND_INTEGER":
-        call.require_count(1)
-        call.require_kinds("whole")
-        return call.result(f"CAST(floor(rand() * {call[0].text}) AS INT)", t.Int())
-    call.require_count(0)
-    return TypedSql("rand()", t.Double(nullable=False))
 
 
 _D = t.Double()
@@ -231,22 +191,22 @@ FUNCTIONS: dict[str, Function] = {
     "GREATEST": _greatest_or_least,
     "LEAST": _greatest_or_least,
     **{
-        name: double_function(f"{name.lower()}({{}})")
-        for name in ("SQRT", "EXP", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN")
+        name: template_function(f"{name.lower()}({{0}})", _D, "double")
+        for name in (
+            *("SQRT", "EXP", "SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN"),
+            *("SINH", "COSH", "TANH", "COT", "DEGREES", "RADIANS"),
+        )
     },
-    **{
-        name: double_function(f"{name.lower()}({{}})") for name in ("SINH", "COSH", "TANH", "COT", "DEGREES", "RADIANS")
-    },
-    "LN": _logarithm_function("ln"),
-    "LOG": _logarithm_function("ln"),
-    "LOG10": _logarithm_function("log10"),
-    "LOG2": _logarithm_function("log2"),
-    "POWER": _function_of_two_doubles,
-    "ATAN2": _function_of_two_doubles,
+    "LOG": _log,
+    "LN": template_function(_java_logarithm("{0}"), _D, "double"),
+    "LOG10": template_function(_java_logarithm("{0}", "log10"), _D, "double"),
+    "LOG2": template_function(_java_logarithm("{0}", "log2"), _D, "double"),
+    "POWER": template_function("power({0}, {1})", _D, "double", "double"),
+    "ATAN2": template_function("atan2({0}, {1})", _D, "double", "double"),
     "PI": template_function("pi()", _D, nullable=False),
     "E": template_function("e()", _D, nullable=False),
-    "RAND": _rand,
-    "RAND_INTEGER": _rand,
+    "RAND": template_function("rand()", _D, nullable=False),
+    "RAND_INTEGER": template_function("CAST(floor(rand() * {0}) AS INT)", t.Int(), "whole"),
     "IF": _if,
     "IFNULL": _coalesce,
     "COALESCE": _coalesce,

@@ -12,15 +12,8 @@ from kdsl.types.sql import literal
 _QUOTE, _UNQUOTE = literal("\\Q")[0], literal("\\E")[0]
 
 
-def _change_case(call: Arguments) -> TypedSql:
-    """Translate ``UPPER`` and ``LOWER``, which keep the type; raise UntranslatableError for wrong arguments."""
-    call.require_count(1)
-    call.require_kinds("text")
-    return call.result(f"{call.name.lower()}({call[0].text})", call[0].type or t.STRING)
-
-
 def _locate(call: Arguments) -> TypedSql:
-    """Translate ``LOCATE``, with a start before 1 as 1; raise UntranslatableError for wrong arguments."""
+    """Translate ``LOCATE``, with a start before 1 as 1."""
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     start = f", greatest({call[2].text}, 1)" if len(call) == 3 else ""
@@ -45,14 +38,6 @@ def _pad(call: Arguments) -> TypedSql:
         length = call[1].text
         text = f"(CASE WHEN {length} >= 0 AND ({call[2].text} <> '' OR {length} <= 0) THEN {text} END)"
         return call.result(text, t.STRING, nullable=True)
-    return call.result(text, t.STRING)
-
-
-def _substring(call: Arguments) -> TypedSql:
-    """Translate ``SUBSTRING`` and ``SUBSTR``; raise UntranslatableError for wrong arguments."""
-    call.require_count(2, 3)
-    call.require_kinds("text", "whole")
-    text = f"substring({', '.join(v.text for v in call.values)})"
     return call.result(text, t.STRING)
 
 
@@ -83,13 +68,6 @@ def _regexp_extract_all(call: Arguments) -> TypedSql:
     return call.result(f"regexp_extract_all({call[0].text}, {call[1].text}, {group})", kind, nullable=True)
 
 
-def _printf(call: Arguments) -> TypedSql:
-    """Translate ``PRINTF``, NULL only for a format that is NULL."""
-    call.require_count(1, 99)
-    call.require_kinds("text", "any")
-    return call.result(f"printf({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
-
-
 def _regexp_replace(call: Arguments) -> TypedSql:
     """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``."""
     call.require_count(3)
@@ -104,7 +82,7 @@ def _regexp_replace(call: Arguments) -> TypedSql:
 
 
 def _elt(call: Arguments) -> TypedSql:
-    """Translate ``ELT``, which is NULL for an index out of range; raise UntranslatableError for wrong arguments."""
+    """Translate ``ELT``, which is NULL for an index out of range."""
     call.require_count(2, 99)
     call.require_kinds("whole", "text")
     kind, texts = call.translator.unify(call.node, "ELT", call.values[1:])
@@ -136,41 +114,10 @@ def _split_index(call: Arguments) -> TypedSql:
 
 
 def _split(call: Arguments) -> TypedSql:
-    """Translate ``SPLIT`` to an array; raise UntranslatableError for wrong arguments or an empty constant separator."""
+    """Translate ``SPLIT`` to an array."""
     call.require_count(2)
     call.require_kinds("text")
     return call.result(f"split({call[0].text}, {_literal_pattern(call, 1)}, -1)", t.Array(t.STRING))
-
-
-def _concat(call: Arguments) -> TypedSql:
-    """Translate ``CONCAT``; raise UntranslatableError unless all arguments are strings."""
-    call.require_count(1, 99)
-    call.require_kinds("text")
-    return call.result(f"concat({', '.join(v.text for v in call.values)})", t.STRING)
-
-
-def _concat_ws(call: Arguments) -> TypedSql:
-    """Translate ``CONCAT_WS``, NULL only for a NULL separator.
-
-    UntranslatableError if there are no arguments, or unless all are strings or NULL.
-    """
-    call.require_count(1, 99)
-    call.require_kinds("text")
-    return call.result(f"concat_ws({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
-
-
-def _sha2(call: Arguments) -> TypedSql:
-    """Translate ``SHA2``, and ``SHA224`` to ``SHA512``; raise UntranslatableError for arguments of wrong types.
-
-    The value of the number of bits is not checked.
-    """
-    if call.name == "SHA2":
-        call.require_count(2)
-        call.require_kinds("text", "whole")
-        return call.result(f"sha2({call[0].text}, {call[1].text})", t.VarChar(128))
-    call.require_count(1)
-    call.require_kinds("text")
-    return call.result(f"sha2({call[0].text}, {call.name[3:]})", t.Char(int(call.name[3:]) // 4))
 
 
 def _str_to_map(call: Arguments) -> TypedSql:
@@ -186,17 +133,8 @@ def _str_to_map(call: Arguments) -> TypedSql:
     return call.result(f"str_to_map({call[0].text}, {', '.join(more)})", t.Map(t.STRING, t.STRING))
 
 
-def _base64(call: Arguments) -> TypedSql:
-    """Translate ``TO_BASE64`` and ``FROM_BASE64``, both to a STRING; raise UntranslatableError for wrong arguments."""
-    call.require_count(1)
-    call.require_kinds("text|bytes")
-    if call.name == "TO_BASE64":
-        return call.result(f"base64(CAST({call[0].text} AS BINARY))", t.STRING)
-    return call.result(f"CAST(unbase64({call[0].text}) AS STRING)", t.STRING)
-
-
 def _hex_or_bin(call: Arguments) -> TypedSql:
-    """Translate ``HEX`` of an integer or string and ``BIN`` of an integer; otherwise raise UntranslatableError."""
+    """Translate ``HEX`` of an integer or string and ``BIN`` of an integer."""
     call.require_count(1)
     call.require_kinds("number|text")
     if call[0].family == "number" and not isinstance(call[0].type, INTEGERS):
@@ -208,12 +146,19 @@ def _hex_or_bin(call: Arguments) -> TypedSql:
 
 _OVERLAY = "(CASE WHEN {2} NOT BETWEEN 1 AND char_length({0}) THEN {0} ELSE overlay({*}) END)"
 _T, _I, _B = t.STRING, t.Int(), t.Boolean()
+
+
+def _type_of_string(call: Arguments) -> t.DataType:
+    """Return the type of the first argument; NULL counts as a STRING."""
+    return call[0].type or t.STRING
+
+
 FUNCTIONS: dict[str, Function] = {
     "CHAR_LENGTH": template_function("char_length({0})", _I, "text"),
     "CHARACTER_LENGTH": template_function("char_length({0})", _I, "text"),
     "OCTET_LENGTH": template_function("octet_length({0})", _I, "text|bytes"),
-    "UPPER": _change_case,
-    "LOWER": _change_case,
+    "UPPER": template_function("upper({0})", _type_of_string, "text"),
+    "LOWER": template_function("lower({0})", _type_of_string, "text"),
     "REVERSE": template_function("reverse({0})", _T, "text"),
     "REPEAT": template_function("repeat({0}, {1})", _T, "text", "whole"),
     "REPLACE": template_function("replace({0}, {1}, {2})", _T, "text", "text", "text"),
@@ -228,14 +173,15 @@ FUNCTIONS: dict[str, Function] = {
     "CHR": template_function("chr({0})", _T, "whole"),
     "MD5": template_function("md5({0})", t.Char(32), "text"),
     "SHA1": template_function("sha1({0})", t.Char(40), "text"),
-    **dict.fromkeys(("SHA224", "SHA256", "SHA384", "SHA512", "SHA2"), _sha2),
+    "SHA2": template_function("sha2({0}, {1})", t.VarChar(128), "text", "whole"),
+    **{f"SHA{n}": template_function(f"sha2({{0}}, {n})", t.Char(n // 4), "text") for n in (224, 256, 384, 512)},
     "REGEXP": template_function("({0} RLIKE {1})", _B, "text", "text"),
     "REGEXP_REPLACE": _regexp_replace,
     "REGEXP_EXTRACT": _regexp_extract,
     "REGEXP_EXTRACT_ALL": _regexp_extract_all,
     "REGEXP_INSTR": template_function("regexp_instr({0}, {1})", _I, "text", "text"),
     "REGEXP_SUBSTR": template_function("regexp_substr({0}, {1})", _T, "text", "text", nullable=True),
-    "PRINTF": _printf,
+    "PRINTF": template_function("printf({*})", _T, "text", "any", "…", least=1, nullable="first"),
     "UNHEX": template_function("unhex({0})", t.BYTES, "text", nullable=True),
     "REGEXP_COUNT": template_function("regexp_count({0}, {1})", _I, "text", "text"),
     "STARTSWITH": template_function("startswith({0}, {1})", _B, "text", "text"),
@@ -247,8 +193,8 @@ FUNCTIONS: dict[str, Function] = {
     "PARSE_URL": template_function("try_parse_url({*})", _T, "text", "text", "text", least=2, nullable=True),
     "ENCODE": template_function("encode({0}, {1})", t.BYTES, "text", "text"),
     "DECODE": template_function("decode({0}, {1})", _T, "bytes", "text"),
-    "TO_BASE64": _base64,
-    "FROM_BASE64": _base64,
+    "TO_BASE64": template_function("base64(CAST({0} AS BINARY))", _T, "text|bytes"),
+    "FROM_BASE64": template_function("CAST(unbase64({0}) AS STRING)", _T, "text|bytes"),
     "UUID": template_function("uuid()", t.Char(36), nullable=False),
     "TRIM": _trim,
     "LTRIM": _trim,
@@ -256,12 +202,12 @@ FUNCTIONS: dict[str, Function] = {
     "BTRIM": _trim,
     "LPAD": _pad,
     "RPAD": _pad,
-    "SUBSTRING": _substring,
-    "SUBSTR": _substring,
+    "SUBSTRING": template_function("substring({*})", _T, "text", "whole", "whole", least=2),
+    "SUBSTR": template_function("substring({*})", _T, "text", "whole", "whole", least=2),
     "SPLIT_INDEX": _split_index,
     "SPLIT": _split,
-    "CONCAT": _concat,
-    "CONCAT_WS": _concat_ws,
+    "CONCAT": template_function("concat({*})", _T, "text", "…"),
+    "CONCAT_WS": template_function("concat_ws({*})", _T, "text", "…", nullable="first"),
     "STR_TO_MAP": _str_to_map,
     "HEX": _hex_or_bin,
     "BIN": _hex_or_bin,

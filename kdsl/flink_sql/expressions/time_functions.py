@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kdsl.flink_sql.expressions.calls import Arguments, Function
+from kdsl.flink_sql.expressions.calls import Arguments, Function, template_function
 from kdsl.flink_sql.expressions.casts import cast, spark_cast, truncate_timestamp
 from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
 from kdsl.types import model as t
@@ -58,10 +58,7 @@ def round_time(call: Arguments, *, up: bool) -> TypedSql:
 
 
 def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
-    """Write the SQL that rounds a DATE or timestamp of type ``kind`` down to a unit; weeks begin on Sunday.
-
-    The caller has checked that the unit applies to the type; nothing is raised.
-    """
+    """Write the SQL that rounds a DATE or timestamp of type ``kind`` down to a unit; weeks begin on Sunday."""
     day = text if isinstance(kind, t.Date) else f"CAST({text} AS DATE)"
     if unit in ("YEAR", "QUARTER", "MONTH"):
         day = f"trunc({day}, '{unit}')"
@@ -80,7 +77,7 @@ def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
 
 
 def _extract(call: Arguments) -> TypedSql:
-    """Translate ``EXTRACT``; raise UntranslatableError if the unit is unknown or the value does not have it."""
+    """Translate ``EXTRACT``."""
     call.require_count(1)
     unit = call.node.words["UNIT"]
     return _extract_field(call, unit, call[0])
@@ -267,44 +264,15 @@ def _timestampdiff(call: Arguments) -> TypedSql:
     return call.result(f"CAST(timestampdiff({unit}, {texts[0]}, {texts[1]}) AS INT)", t.Int())
 
 
-def _convert_tz(call: Arguments) -> TypedSql:
-    """Translate ``CONVERT_TZ``, NULL if the first string is not a time; wrong arguments raise UntranslatableError."""
-    call.require_count(3)
-    call.require_kinds("text")
-    moved = f"convert_timezone({call[1].text}, {call[2].text}, TRY_CAST({call[0].text} AS TIMESTAMP_NTZ))"
-    return call.result(f"substring(CAST({moved} AS STRING), 1, 19)", t.STRING, nullable=True)
-
-
-def _now(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_TIMESTAMP`` and its synonyms, in milliseconds; arguments raise UntranslatableError."""
-    call.require_count(0)
-    return TypedSql("date_trunc('MILLISECOND', current_timestamp())", t.TimestampLtz(3, nullable=False))
-
-
-def _localtimestamp(call: Arguments) -> TypedSql:
-    """Translate ``LOCALTIMESTAMP``, in milliseconds; raise UntranslatableError if it has arguments."""
-    call.require_count(0)
-    return TypedSql(truncate_timestamp("localtimestamp()", _NTZ3, 3), t.Timestamp(3, nullable=False))
-
-
-def _current_date(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_DATE``; raise UntranslatableError if it has arguments."""
-    call.require_count(0)
-    return TypedSql("current_date()", t.Date(nullable=False))
-
-
-def _current_time(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_TIME`` and ``LOCALTIME``, in seconds; raise UntranslatableError if there are arguments."""
-    call.require_count(0)
-    return TypedSql("current_time(0)", t.Time(0, nullable=False))
-
-
+_NOW = template_function("date_trunc('MILLISECOND', current_timestamp())", _LTZ3, nullable=False)
+_CURRENT_TIME = template_function("current_time(0)", t.Time(0), nullable=False)
+_CONVERT_TZ = "substring(CAST(convert_timezone({1}, {2}, TRY_CAST({0} AS TIMESTAMP_NTZ)) AS STRING), 1, 19)"
 FUNCTIONS: dict[str, Function] = {
-    **dict.fromkeys(("CURRENT_TIMESTAMP", "NOW", "PROCTIME", "CURRENT_ROW_TIMESTAMP"), _now),
-    "LOCALTIMESTAMP": _localtimestamp,
-    "CURRENT_DATE": _current_date,
-    "CURRENT_TIME": _current_time,
-    "LOCALTIME": _current_time,
+    **dict.fromkeys(("CURRENT_TIMESTAMP", "NOW", "PROCTIME", "CURRENT_ROW_TIMESTAMP"), _NOW),
+    "LOCALTIMESTAMP": template_function(truncate_timestamp("localtimestamp()", _NTZ3, 3), _NTZ3, nullable=False),
+    "CURRENT_DATE": template_function("current_date()", t.Date(), nullable=False),
+    "CURRENT_TIME": _CURRENT_TIME,
+    "LOCALTIME": _CURRENT_TIME,
     "EXTRACT": _extract,
     **{name: _field_function(name) for name in ("YEAR", "QUARTER", "MONTH", "WEEK", *_CLOCK)},
     "DAYOFYEAR": _field_function("DOY"),
@@ -318,5 +286,5 @@ FUNCTIONS: dict[str, Function] = {
     "TO_DATE": _to_date,
     "TIMESTAMPADD": _timestampadd,
     "TIMESTAMPDIFF": _timestampdiff,
-    "CONVERT_TZ": _convert_tz,
+    "CONVERT_TZ": template_function(_CONVERT_TZ, t.STRING, "text", "text", "text", nullable=True),
 }

@@ -18,10 +18,11 @@ from kdsl.run.arrow.input_rows import InputRows
 from kdsl.run.exactly_once.acquire import read_limits
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.producer_pool import borrow_producer
-from kdsl.run.librdkafka.task_writer import TaskWriter, Written, choose_producer_settings
+from kdsl.run.librdkafka.task_writer import TaskWriter, choose_producer_settings
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.spec import add_transaction_settings
 from kdsl.run.librdkafka.transactions.task import abort_and_close, token_admin_of
+from kdsl.run.metrics.sink_reports import SinkCounts
 from kdsl.run.records.drops import log_drops
 
 Offsets = dict[TopicPartition, int]
@@ -67,9 +68,9 @@ def produce_rows(
     return ProduceResult(written.records, written.bytes, offsets, written.dropped, written.lost)
 
 
-def _send(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> tuple[Written, Offsets]:
+def _send(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> tuple[SinkCounts, Offsets]:
     """Write rows with a pooled producer; return what was written, and the last offsets."""
-    creating, settings = choose_producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan.table, cluster)
     try:
         with borrow_producer(settings, f"produce {plan.delivery}", reports_offsets=True) as producer:
             written = TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
@@ -80,11 +81,11 @@ def _send(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) 
 
 def _send_in_transaction(
     plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]
-) -> tuple[Written, Offsets]:
+) -> tuple[SinkCounts, Offsets]:
     """Write rows in a transaction whose id nobody else has; after an error before its end none of them is visible."""
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
-    creating, settings = choose_producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan.table, cluster)
     prefix = f"kdsl-{plan.table}" if plan.transactions is None else plan.transactions.prefix
     id_ = f"{prefix}-produce-{uuid.uuid4().hex}"
     where = f"{plan.table}: cannot write to {plan.topics} in a transaction"

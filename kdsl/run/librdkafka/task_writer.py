@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from time import monotonic
 
 import numpy as np
@@ -22,6 +21,7 @@ from kdsl.run import ffi as native
 from kdsl.run.librdkafka.producer import Producer, ProducerError
 from kdsl.run.librdkafka.producer_pool import borrow_producer
 from kdsl.run.librdkafka.write_failures import Failure, explain_failure
+from kdsl.run.metrics.sink_reports import SinkCounts
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.memory import keep_freed_memory
@@ -40,28 +40,7 @@ FLUSH_SECONDS = 10.0  # how long a write without delivery guarantee tries to sen
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Written:
-    """What a task has written.
-
-    Attributes:
-        records: How many records Kafka acknowledged.
-        bytes: The bytes of their keys and values.
-        lost: How many records failed; always 0 for a write with a delivery guarantee.
-        send_time: Milliseconds between sending the last record and the acknowledgement of all.
-        client: librdkafka's statistics of the producer, by its client id.
-        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
-    """
-
-    records: int
-    bytes: int
-    lost: int = 0
-    send_time: float = 0.0
-    client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-
-
-def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
@@ -70,7 +49,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     (`keep_freed_memory`).
     """
     keep_freed_memory()
-    creating, settings = choose_producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan.table, cluster)
     try:
         with borrow_producer(settings, plan.delivery) as producer:
             return TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
@@ -78,16 +57,19 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
-def choose_producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
-    """Return whether missing topics may be created, and the producer's settings."""
+def choose_producer_settings(table: str, cluster: Cluster) -> tuple[bool, dict[str, str]]:
+    """Return whether missing topics may be created, and the settings of a cluster's producer.
+
+    The name of the table is in the client's id, and in the error about settings that are wrong.
+    """
     kdsl_settings = cluster.kdsl_settings
     own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:
         chosen = {**own, **choose_sizes(cluster.producer(), creating=kdsl_settings.auto_create_topics)}
         settings = cluster.producer(chosen)
     except ResolveError as e:  # not as a group, which is hard to read at the end of a task's traceback
-        raise KdslError(f"{plan.table}: {e}") from None
-    settings["client.id"] = client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", "producer")
+        raise KdslError(f"{table}: {e}") from None
+    settings["client.id"] = client_id(kdsl_settings.client_id_prefix or f"kdsl-{table}", "producer")
     return kdsl_settings.auto_create_topics, settings
 
 
@@ -119,9 +101,6 @@ class TaskWriter:
         producer: The task's producer; it is not closed.
         settings: The producer's settings.
         creating: Whether the brokers may create missing topics.
-
-    Raises:
-        KdslError: The user's partitioner cannot be imported.
     """
 
     def __init__(
@@ -137,7 +116,7 @@ class TaskWriter:
         self._chooser = PartitionChooser(plan, task_index())
         self._counts: dict[str, int] = {}
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
         """Encode and send the rows of the task, wait until they are acknowledged, and return the counts of the task.
 
         Rows that rules or NOT NULL exclude are left out, and changes of an upsert table combined. Without a delivery
@@ -168,7 +147,8 @@ class TaskWriter:
             )
         statistics = self._producer.take_statistics()
         client = {self._producer.client_id: statistics} if statistics else {}
-        return Written(rows - lost, size, lost, send_time * 1000, client, dict(violations))
+        milliseconds = send_time * 1000 if rows > lost else None
+        return SinkCounts(rows - lost, size, lost, milliseconds, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
         """Queue encoded records, topic by topic; a topic is looked up before its first record, and may be created then.

@@ -44,9 +44,6 @@ class TransactionalProducer(Producer):
     Args:
         settings: librdkafka's settings, with ``transactional.id``; they are not stored.
         reports_offsets: As for `Producer`.
-
-    Raises:
-        ProducerError: librdkafka refuses the settings.
     """
 
     def __init__(self, settings: Mapping[str, str], *, reports_offsets: bool = False) -> None:
