@@ -21,14 +21,11 @@ _PLACE = ("topic", "partition", "offset")
 
 
 class ComputedColumns:
-    """Computes the columns of a plan that it computes from others.
+    """Computes the columns of a plan that it computes from others; creating it reports those that only Spark computes.
 
     Args:
         plan: The plan.
         table: The table, which has the expressions as they were written.
-
-    Raises:
-        ResolveError: Only Spark can compute some of them.
     """
 
     def __init__(self, plan: ReadPlan, table: TableDef) -> None:
