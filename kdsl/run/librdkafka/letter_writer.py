@@ -29,7 +29,7 @@ from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard,
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.producer import Producer, ProducerError
 from kdsl.run.librdkafka.producer_pool import borrow_producer
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.librdkafka.write_failures import explain_failure
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
