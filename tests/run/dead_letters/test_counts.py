@@ -9,6 +9,7 @@ import pytest
 
 from kdsl.errors import CheckpointError, DeadLetterError
 from kdsl.run import dead_letter_counts as counts
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dead_letter_counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
 from kdsl.run.dead_letters import report
 from kdsl.run.dead_letters.report import BatchId, Committed, LetterReport, check_refusal, refusals, too_many
@@ -17,12 +18,11 @@ from kdsl.run.listeners.events import Query
 QUERY, READ = "11111111-1111-1111-1111-111111111111", "orders-1"
 
 
-class MemoryFolder:
+class MemoryFolder(Folder):
     """A folder of a checkpoint in memory."""
 
-    location = "memory"
-
     def __init__(self) -> None:
+        self.location = "memory"
         self.files: dict[str, str] = {}
 
     def read(self, name: str) -> str | None:
