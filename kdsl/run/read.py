@@ -22,10 +22,10 @@ from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
 from kdsl.run.dataframes.computed_columns import ColumnMaker, add_computed_columns
-from kdsl.run.dead_letter_counts import LETTERS, watch_letters
+from kdsl.run.dead_letter_counts import ACCUMULATORS, LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.headers import NEEDS
-from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR, accumulator as letter_reports
+from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.decode_tasks import DecodeTask, LetterTarget
 from kdsl.run.librdkafka.task_output import Report
 from kdsl.run.librdkafka.topic_ids import TopicIds
@@ -378,7 +378,7 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
-    accumulator = None if is_connect(spark) else letter_reports(spark)
+    accumulator = None if is_connect(spark) else ACCUMULATORS.id_of(spark)
     sends = streaming or plan.dead_letters.batch_reads
     return LetterTarget(at, read_id(plan, cluster), accumulator, sends)
 
@@ -425,7 +425,7 @@ def _accumulator(spark: SparkSession) -> int | None:
 
     None on Spark Connect, where they cannot, and if metrics are switched off.
     """
-    return None if is_connect(spark) or not _reports_metrics(spark) else accumulated.accumulator(spark)
+    return None if is_connect(spark) or not _reports_metrics(spark) else accumulated.ACCUMULATORS.id_of(spark)
 
 
 def _reporting_options(spark: SparkSession) -> dict[str, str]:
@@ -465,5 +465,5 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
         PARALLELISM: str(2 * available_cores(spark)),
         ZONE: zone,
         **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
-        **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
+        **({LETTERS_ACCUMULATOR: str(ACCUMULATORS.id_of(spark))} if reports else {}),
     }

@@ -346,7 +346,7 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = ", ".join(f"`{name}` {_SPARK[name]}" for name in names)
-    accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
+    accumulator = None if is_connect(df.sparkSession) else accumulated.ACCUMULATORS.id_of(df.sparkSession)
     return map_in_arrow(rows, partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
 

@@ -162,7 +162,7 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
     names = _record_columns(plan)
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
     spark = rows.sparkSession
-    accumulator = None if is_connect(spark) else accumulated.accumulator(spark)
+    accumulator = None if is_connect(spark) else accumulated.ACCUMULATORS.id_of(spark)
     report = partial(accumulated.report_written, accumulator, plan.table, of_query=rows.isStreaming)
     sent = without_literal_secrets(plan, registry)
     run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, report)
