@@ -202,8 +202,8 @@ class LibrdkafkaAdmin(ClusterAdmin):
             stale = self._requests.refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
-            code, offsets = self._offset_reader.positions(group, timeout)
-            return KafkaError(code) if code else None, offsets
+            code, offsets = self._offset_reader.read(group, timeout, stable=False)
+            return KafkaError(code) if code else None, {partition: offset for partition, offset, _ in offsets}
 
         error, offsets = self._requests.retry(ask, lambda result: if_retriable(result[0]))
         if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:

@@ -29,7 +29,7 @@ from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard,
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.producer import Producer, ProducerError
 from kdsl.run.librdkafka.producer_pool import borrow_producer
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.librdkafka.write_failures import explain_failure
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
@@ -137,22 +137,16 @@ class LetterWriter:
             self._first.append(f"topic {topic}, partition {partition}, offset {offset}: {text}")
         if allowed and self._sends:
             first = rejected.slice(0, allowed)
-            self._send(first if self._is_complete(first) else self._complete(first), rejections, texts)
+            if not set(first.schema.names) >= NEEDS:
+                assert self._read_again is not None
+                first = self._read_again(first)
+            self._send(first, rejections, texts)
         self.count += allowed
         if allowed < len(rejections):
             if self._producer is not None:
                 self._flush(self._producer)
             total = self._earlier + self.count + len(rejections) - allowed
             raise too_many(table, total, limit, self._first)
-
-    def _is_complete(self, records: pa.RecordBatch) -> bool:
-        """Return whether records have all fields that a letter needs."""
-        return set(records.schema.names) >= NEEDS
-
-    def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs."""
-        assert self._read_again is not None
-        return self._read_again(records)
 
     def _send(
         self,

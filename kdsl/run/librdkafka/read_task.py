@@ -34,7 +34,8 @@ from kdsl.run.librdkafka.options import (
     read_options,
 )
 from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
-from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
+from kdsl.run.librdkafka.topic_check import TopicCheck
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.librdkafka.truncation import EpochCheck
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report

@@ -49,7 +49,7 @@ class TokenAdmin(LibrdkafkaAdmin):
             return None
         if code != KafkaError.NO_ERROR:
             raise self._requests.status.read_error(KafkaError(code), f"the token in the group {id_!r}")
-        tokens = [read_token(text, offset) for offset, text in offsets]
+        tokens = [read_token(text, offset) for _, offset, text in offsets]
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
