@@ -11,7 +11,7 @@ import attrs
 from kdsl.client_settings.cloud_logins import AWS_MECHANISM, CLIENT_HANDLER, CLOUDS
 from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import CONNECTOR, FLINK, for_kafka, warn_of_unused_logins
-from kdsl.client_settings.key_files import explain_unreachable, scheme
+from kdsl.client_settings.key_files import scheme
 from kdsl.client_settings.machine import Machine
 from kdsl.secrets.jaas import MODULES, Login
 
@@ -139,21 +139,9 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 
 
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
-    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
-
-    A location that no machine can read is recorded as a problem of the property ``name``, with ``what`` at the start of
-    its message, and a fetch that fails as a problem of no property; both return the location. Without a machine (while
-    planning) nothing is fetched.
-    """
-    if reason := explain_unreachable(location):
-        draft.add_error(
-            "sasl-kerberos",
-            f"{what} is {location!r}: {reason}",
-            "copy the file to the driver and to every executor and write its path, or install a fetcher",
-            property=name,
-        )
-        return location
-    if machine is None or scheme(location) is None:
+    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine."""
+    unreachable = draft.add_unreachable("sasl-kerberos", name, location, what)
+    if unreachable or machine is None or scheme(location) is None:
         return location
     return draft.attempt(lambda: machine.find_file(location)) or location
 
