@@ -62,16 +62,7 @@ def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine |
 def _add_kerberos_login(
     draft: SettingsDraft, own: dict[str, str], machine: Machine | None, *, gssapi: bool
 ) -> dict[str, str]:
-    """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
-
-    A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. An incomplete
-    login and unreadable files are recorded as problems. For another mechanism, or without SASL, unused settings only
-    get a warning. Principal and keytab are removed from ``own``, the properties that only librdkafka has, unless the
-    connector's settings have them.
-
-    Returns:
-        The system property for krb5.conf, if it is set; otherwise nothing.
-    """
+    """Set the login of Kerberos in the draft, unless the user has; return the system property for krb5.conf, if set."""
     login_options = {
         key: text
         for key in ("principal", "keytab")
@@ -147,13 +138,9 @@ def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: 
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Move the client's credentials from the settings to the options of the login module, as Kafka 3.9 needs them.
+    """Move the client's credentials to the options of the login module, as Kafka 3.9 needs them.
 
-    The callback handler is set, too, unless the user has set one.
-
-    Returns:
-        The system property that allows the URL of the tokens. Nothing is done or returned without such a URL, or if
-        the JAAS configuration is an unresolved reference.
+    The result is the system property that allows the URL of the tokens.
     """
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):

@@ -294,13 +294,7 @@ class _TaskWriter:
         return SinkCounts(rows - lost, size, lost, milliseconds, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
-        """Queue encoded records, topic by topic; a topic is looked up before its first record, and may be created then.
-
-        Args:
-            records: The records.
-            piece: The rows from which they were encoded, for a partitioner.
-            rows: The index of each among the task's rows.
-        """
+        """Queue encoded records by topic; a topic is looked up before its first record, and may be created then."""
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
             if topic not in self._producer.known_topics:
                 self._look_up(topic, int(topic_rows[0]))
