@@ -13,15 +13,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import parse_duration
 from kdsl.errors import DeadLetterError, KafkaReadError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.admin.admin_client import SafeAdminClient
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
@@ -314,18 +312,12 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
-
-    The last argument makes cached answers expire.
-    """
-    settings = cluster.admin()
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    """Ask the brokers for `topic_max_bytes`, with a new client; the last argument makes cached answers expire."""
     try:
-        client = SafeAdminClient(settings)
-        entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)
-    except (KafkaException, TimeoutError):
+        settings = LibrdkafkaAdmin(cluster, "dead letters").topic_settings(topic)
+    except KafkaReadError:
         return DEFAULT_MAX_BYTES
-    return int(entries["max.message.bytes"].value)
+    return int(settings.get("max.message.bytes", DEFAULT_MAX_BYTES))
 
 
 class RecordReader:
