@@ -106,7 +106,12 @@ def _describe(name: str) -> Iterator[str]:
     if isinstance(thing, type):
         for member, value in vars(thing).items():
             function = getattr(value, "__func__", value)
-            if not member.startswith("_") and inspect.isfunction(function):
+            # `Ref` puts functions around methods of its base `str` when the first one is made.
+            if (
+                not member.startswith("_")
+                and inspect.isfunction(function)
+                and inspect.isfunction(inspect.unwrap(function))
+            ):
                 yield f"### {attribute}.{member}"
                 yield from _signature_and_docstring(member, function)
 

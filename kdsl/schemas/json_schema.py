@@ -133,11 +133,6 @@ class _JsonSchemaReader:
         Without ``type``, a schema with ``properties`` becomes a ROW, and one with ``enum`` a STRING; any other without
         a single type becomes a STRING with a note. Defaults, hints and notes are collected in the
         reader.
-
-        Args:
-            schema: The schema.
-            path: The path to the type.
-            around: The references through which it was reached.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):

@@ -126,14 +126,7 @@ def _read_guids(data: npt.NDArray[np.uint8], starts: Ids) -> tuple[tuple[UUID, .
 def _bodies(
     offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids, sizes: npt.NDArray[np.int32]
 ) -> pa.BinaryArray:
-    """Copy the bytes after the frames; null for messages without an id.
-
-    Args:
-        offsets: Where each message begins in ``data``, and where the last one ends.
-        data: The bytes of all messages.
-        ids: The numbers of the schemas, as in `Frames`.
-        sizes: The size of each message's frame.
-    """
+    """Copy the bytes after the frames; null for messages without an id."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + sizes, offsets[1:])
