@@ -40,7 +40,7 @@ import attrs
 
 from kdsl.errors import KdslError, nearest
 from kdsl.types import model as t
-from kdsl.types.docstrings import member_docstrings
+from kdsl.types.class_source import member_docstrings
 from kdsl.types.parse import TypeSyntaxError, parse_type
 from kdsl.types.spark import from_spark, spark_type_classes
 

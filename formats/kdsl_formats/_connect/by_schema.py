@@ -6,7 +6,6 @@ message is read by its own schema, and its values become those of the table's co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._columns.arrays import Mask, find_present
+from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._connect.messages import Heads, schema_in
 from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
 from kdsl_formats._connect.wires import Modes, wire_of
@@ -61,7 +61,7 @@ class SchemaReadingDecoder:
         remembered for the next batch. Only errors of `make` are raised.
         """
         bad: list[BadRecord] = []
-        parts: list[Decoded] = []
+        parts: list[tuple[None, Decoded]] = []
         for reader, which in self._group(messages):
             if isinstance(reader, str) and self._ignore:
                 continue
@@ -69,51 +69,10 @@ class SchemaReadingDecoder:
                 bad += [BadRecord(index, reader) for index in np.flatnonzero(which).tolist()]
                 continue
             some = messages if which.all() else pc.if_else(pa.array(which), messages, pa.scalar(None, messages.type))
-            parts.append(reader.decode(some))
-        if len(parts) == 1 and not bad:
-            return parts[0]
-        return self._merge(parts, bad)
-
-    def _merge(self, parts: list[Decoded], bad: list[BadRecord]) -> Decoded:
-        """Merge what several decoders (or none) read, in the order of the messages, and more bad records."""
-        if not parts:
-            empty = pa.array([], arrow_type(self._row))
-            kinds = pa.array([], pa.int8())
-            metadata = {key: pa.array([], kind) for key, kind in self._metadata.items()}
-            return Decoded(empty, pa.array([], pa.int64()), tuple(bad), kinds, metadata)
-        owners = [
-            np.arange(len(one.rows)) if one.messages is None else np.asarray(one.messages).astype(np.int64)
-            for one in parts
-        ]
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")
-        pick = pa.array(order)
-        everyone = [
-            one.kinds if one.kinds is not None else pa.array(np.zeros(len(one.rows), dtype=np.int8)) for one in parts
-        ]
-        undeclared, lossy = Counter[str](), Counter[str]()
-        for one in parts:
-            undeclared.update(one.undeclared)
-            lossy.update(one.lossy)
-        names = dict.fromkeys(name for one in parts for name in one.unavailable)
-        unavailable = {
-            name: pa.concat_arrays(
-                [one.unavailable.get(name, pa.array(np.zeros(len(one.rows), dtype=bool))) for one in parts]
-            ).take(pick)
-            for name in names
-        }
-        return Decoded(
-            pa.concat_arrays([one.rows for one in parts]).take(pick),
-            pa.array(owner[order]),
-            tuple(sorted([*bad, *(each for one in parts for each in one.bad)], key=lambda each: each.index)),
-            None if all(one.kinds is None for one in parts) else pa.concat_arrays(everyone).take(pick),
-            {key: pa.concat_arrays([one.metadata[key] for one in parts]).take(pick) for key in parts[0].metadata},
-            infinite=sum(one.infinite for one in parts),
-            unavailable=unavailable,
-            undeclared=undeclared,
-            truncates=tuple(sorted(index for one in parts for index in one.truncates)),
-            lossy=lossy,
-        )
+            parts.append((None, reader.decode(some)))
+        metadata = {key: pa.array([], kind) for key, kind in self._metadata.items()}
+        kinds = pa.array([], pa.int8())
+        return merge_decoded(parts, bad, Decoded(pa.array([], arrow_type(self._row)), kinds=kinds, metadata=metadata))
 
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_MessageReader | str, Mask]]:
         """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.

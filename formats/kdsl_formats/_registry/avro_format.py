@@ -32,6 +32,7 @@ from kdsl_formats._avro.defaults import (
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
+from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._registry.avro import (
     find_misfits,
     has_chosen_record,
@@ -43,7 +44,7 @@ from kdsl_formats._registry.avro import (
 )
 from kdsl_formats._registry.differences import Parts, avro_parts
 from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter, describe_version
-from kdsl_formats._registry.framing import describe_schema, merge_groups, split_frames
+from kdsl_formats._registry.framing import describe_schema, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
@@ -312,7 +313,7 @@ class _Decoder:
                 )
             if columns := self._undeclared.get(schema_id):
                 undeclared.update(dict.fromkeys(columns, len(messages) if indexes is None else len(indexes)))
-        decoded = merge_groups(groups_read, bad, len(messages), arrow_type(self._records))
+        decoded = merge_decoded(groups_read, bad, Decoded(pa.array([], arrow_type(self._records))))
         if undeclared:
             decoded = attrs.evolve(decoded, undeclared=undeclared)
         return chosen.add_schema_ids(self._extract_rows(decoded), frames, self._use)

@@ -179,16 +179,7 @@ class ChangeDecoder:
         message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
-        """Decode messages: changes by columns, and the messages that need the fallback as in `_read_one_by_one`.
-
-        Args:
-            messages: The messages.
-            buffer: The buffer of the messages, or of their payloads if they have a frame.
-            present_messages: Which messages are not empty.
-            objects: The spans of the buffer that begin and end like objects.
-            message_index: The message of each object.
-            frame: The frame of the messages; None if they have none.
-        """
+        """Decode messages: changes by columns, and the messages that need the fallback as in `_read_one_by_one`."""
         changes = self._find(buffer, objects, message_index, frame)
         by_name = dict(zip(self._names, changes.columns, strict=True))
         conditions = [(c, by_name[c.member]) for c in self.rules.include]

@@ -155,16 +155,8 @@ class ChangeObserver:
     ) -> None:
         """Settle messages without rows, and those of each table in rounds (`settle_table`) unless they are few.
 
-        What is settled, or seen by the reference in a round, is cleared in ``left``.
-
-        Args:
-            observation: What the batch shows; changed.
-            messages: The messages.
-            changes: The messages, or their payloads.
-            left: Which messages are not settled; changed.
-            which: Which of `changes` may be settled now.
-            head: What these begin with, where they hold their schema.
-            schema: The table of that schema; None where messages do not hold their schema.
+        What is settled, or seen by the reference in a round, is cleared in ``left``. ``changes`` are the messages, or
+        their payloads after ``head`` if they hold their schema; ``which`` of them may be settled now.
         """
         buffer = MessageBuffer.of(changes, self._scratch)
         spans, good = trim_documents(buffer, which)
@@ -225,10 +217,7 @@ class ChangeObserver:
     ) -> _Statement | None:
         """Return what changes say about their table, without storing it; None where the reference has to look.
 
-        Args:
-            key: The parts of the table id, and the members that say more as they are spelled.
-            head: What the messages begin with, where they hold their schema.
-            schema: The table of that schema.
+        ``key`` has the parts of the table id, and the members that say more as they are spelled.
         """
         count = len(self._rules.dialect.table_id)
         types: Mapping[str, t.DataType] | None

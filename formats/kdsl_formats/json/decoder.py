@@ -194,16 +194,7 @@ class JsonDecoder:
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """Merge the rows read by columns and the rows read one by one, in the order of their messages.
-
-        Args:
-            buffer: The buffer; strings of the rows read one by one are written behind its messages.
-            values: The values of each column.
-            columns: The columns; None for one of plain strings, which are taken from the buffer.
-            owner: The message of each row read by columns.
-            is_read: Which rows read by columns are used.
-            fallback_rows: The rows read one by one, and the bad messages.
-        """
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
         indexes = np.flatnonzero(is_read)
         order = RowOrder(owner[indexes], fallback_rows)
         index = order.index(indexes, len(owner))

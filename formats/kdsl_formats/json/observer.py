@@ -256,14 +256,8 @@ class JsonObserver:
     ) -> None:
         """Settle the messages of each table in rounds (`settle_table`), unless these are few.
 
-        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``.
-
-        Args:
-            observation: What the batch shows; changed.
-            some: The messages that may be settled now.
-            messages: All messages.
-            left: Which of all messages are not settled; changed.
-            begin: The index of the first of `some` among all messages.
+        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``. The first of
+        ``some`` has the index ``begin`` in ``messages``.
         """
         buffer = MessageBuffer.of(some, self._scratch)
         spans, good = trim_documents(buffer, left[begin : begin + len(some)])

@@ -17,9 +17,10 @@ from kdsl.options import option
 from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._registry.differences import Parts
 from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter
-from kdsl_formats._registry.framing import describe_schema, merge_groups, read_frame, split_frames
+from kdsl_formats._registry.framing import describe_schema, read_frame, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, encode_path, path_of, split_indexes
 from kdsl_formats.protobuf.decoder import ProtobufDecoder
@@ -257,9 +258,7 @@ class _Decoder:
                     continue
                 parts.append((None if len(indexes) == len(messages) else indexes, reader.decode(one.messages)))
         reported = () if self._format.ignore_parse_errors else bad
-        if self._format.ignore_parse_errors and len(parts) == 1 and parts[0][0] is None:
-            return self._format.add_schema_ids(parts[0][1], frames, self._use)
-        merged = merge_groups(parts, reported, len(messages), arrow_type(self._row))
+        merged = merge_decoded(parts, reported, Decoded(pa.array([], arrow_type(self._row))))
         return self._format.add_schema_ids(merged, frames, self._use)
 
     def _decoder_for(self, schema_id: SchemaId, path: Path) -> _VersionDecoder:

@@ -14,11 +14,11 @@ from kdsl.declare.definition import MISSING, ColumnDef
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, KeyField, MetadataMark, Virtual
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.declaration import ClassDeclaration, Namespace
-from kdsl.declare.dsl.source import ClassSource
 from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, Where, listing
 from kdsl.types import model as t
+from kdsl.types.class_source import ClassSource
 from kdsl.types.python import (
     AnnotationError,
     Named,

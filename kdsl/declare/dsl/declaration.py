@@ -17,8 +17,8 @@ from kdsl.declare.dsl.arguments import Argument
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, KeyField, MetadataMark
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.expectations import Expectation
-from kdsl.declare.dsl.source import ClassSource, class_source
 from kdsl.errors import Problem, Where
+from kdsl.types.class_source import ClassSource, class_source
 from kdsl.types.python import read_annotations
 
 _MAKERS = ("attr._make", "dataclasses")  # with slots they make a new class
