@@ -70,41 +70,6 @@ class SharedIngestion:
     writer: SinkWriter | None = None
 
 
-def start_ingestion(
-    spark: SparkSession,
-    ingestion: IngestionDef,
-    checkpoint: str | None = None,
-    *,
-    once: bool = False,
-    writer: SinkWriter | None = None,
-    allow: Collection[AllowedChange] = (),
-    forgive_errors: bool = False,
-    rebuild_schemas: bool = False,
-) -> StreamingQuery:
-    """Start the query of one ingestion; see `start_ingestions`.
-
-    Args:
-        spark: A classic session.
-        ingestion: The ingestion, with its secrets.
-        checkpoint: The folder of the checkpoint; by default the one that the ingestion declares.
-        once: Whether the query ends at what there is at its start.
-        writer: Writes to the sink; by default that of the sink.
-        allow: What may differ from the run before whatever becomes of the sink tables.
-        forgive_errors: Whether records that could not be read so far no longer count towards the limit.
-        rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
-    """
-    parts = [SharedIngestion(ingestion, writer=writer)]
-    return start_ingestions(
-        spark,
-        parts,
-        checkpoint,
-        once=once,
-        allow=allow,
-        forgive_errors=forgive_errors,
-        rebuild_schemas=rebuild_schemas,
-    )
-
-
 def start_ingestions(
     spark: SparkSession,
     parts: Sequence[SharedIngestion],
