@@ -175,8 +175,8 @@ def test_the_targets_of_a_changelog(
         assert (created.mark, created.kind) == ("+", "table")
         assert not kdsl.diff(users, cluster, targets=targets, spark=spark)
     database = jdbc(postgres.url, f'"{topic}"', login)
-    database.run(spark, f'ALTER TABLE "{topic}" DROP COLUMN name')
-    database.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN age TYPE smallint')
+    database.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" DROP COLUMN name'))
+    database.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" ALTER COLUMN age TYPE smallint'))
     changed = kdsl.diff(users, cluster, targets={"Users": database}, spark=spark)
     assert list_values(changed) == [("~", "column age", "SMALLINT", "INT"), ("+", "column name", None, "STRING")]
     kdsl.apply(users, cluster, targets={"Users": database}, spark=spark)
