@@ -18,11 +18,11 @@ import attrs
 
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
-from kdsl.client_settings.machine import Machine, ThisMachine
-from kdsl.client_settings.model import Client
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.model import CLIENT_KINDS, Client
 from kdsl.client_settings.properties import Properties, Value, check_property_type
 from kdsl.client_settings.to_java import JavaSettings, java_settings
-from kdsl.client_settings.to_librdkafka import LibrdkafkaSettings, admin_settings, consumer_settings, producer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.documents import YamlDocument, read_text
 from kdsl.errors import Problem, ProblemError, ResolveError, SecretError, Where, fail_on, listing, nearest
 from kdsl.secrets import resolve
@@ -188,12 +188,10 @@ class Cluster:
         Args:
             transport: The transport whose clients get the settings.
         """
+        translate = java_settings if transport == "jvm" else librdkafka_settings
         problems = [*self._check_conflict()]
-        clients: tuple[Client, ...] = ("consumer", "producer", "admin")
-        if transport == "jvm":
-            return tuple(dict.fromkeys([*problems, *(p for client in clients for p in self.java(client).problems)]))
-        for make in (consumer_settings, producer_settings, admin_settings):
-            problems += make(self.settings()).problems
+        for client in CLIENT_KINDS:
+            problems += translate(self.settings(), client).problems
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
@@ -257,41 +255,34 @@ class Cluster:
             registry = attrs.evolve(registry, properties=registry.properties.with_literals(literals, _REGISTRY))
         return attrs.evolve(self, properties=self.properties.with_literals(literals), registry=registry)
 
-    def consumer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
+    def consumer(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.Consumer``, secrets resolved in this process: never print or keep them.
 
         Java's defaults are overridden by ``sizes``, these by the user's settings, and these by what kdsl fixes.
 
         Args:
             sizes: The transport's preferences, by librdkafka's names (``queued.min.messages``).
-            machine: Finds key files, reads Java's stores, writes chains of certificates, creates tokens; None means
-                this machine. It is used only where the settings need it.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here.
         """
-        return self._create_config(consumer_settings, sizes, machine)
+        return self._create_config("consumer", sizes)
 
-    def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
+    def producer(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.Producer``; see `consumer`, also for errors."""
-        return self._create_config(producer_settings, sizes, machine)
+        return self._create_config("producer", sizes)
 
-    def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, Any]:
+    def admin(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`, also for errors."""
-        return self._create_config(admin_settings, sizes, machine)
+        return self._create_config("admin", sizes)
 
     def java(self, client: Client) -> JavaSettings:
         """The settings for a client of Java's, on the transport ``jvm``, references unresolved; see `java_settings`."""
         return java_settings(self.settings(), client)
 
-    def _create_config(
-        self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
-    ) -> dict[str, Any]:
-        """Translate the settings with resolved secrets to a configuration of librdkafka.
-
-        The machine, by default this one, reads and fetches key files, and creates tokens, as the settings need.
-        """
-        translated = make(self.settings(), resolve, machine or ThisMachine())
+    def _create_config(self, client: Client, sizes: Mapping[str, str | int] | None) -> dict[str, Any]:
+        """Translate the settings with resolved secrets to a configuration of librdkafka."""
+        translated = librdkafka_settings(self.settings(), client, resolve, Machine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
         fail_on((*self._check_conflict(), *translated.problems), subject)
         return translated.client_config(sizes)

@@ -14,4 +14,4 @@ def wait_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def do_not_wait_for_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let topics that a broker does not know be missing at once: in the test they are missing for good."""
-    monkeypatch.setattr("kdsl.run.admin.librdkafka_admin.SETTLING", 0.1)
+    monkeypatch.setattr("kdsl.run.admin.cluster_admin.SETTLING", 0.1)

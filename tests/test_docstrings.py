@@ -68,9 +68,14 @@ def is_public(module: str) -> bool:
 @pytest.mark.parametrize("module", modules())
 def test_docstrings_stand_where_a_reader_needs_them(module: str) -> None:
     """The errors of internal functions are those that the public ones document, and nobody would keep them in step."""
-    path, internal = modules()[module], not is_public(module)
-    mistakes = []
-    for function, private, nested in find_functions(ast.parse(path.read_text(encoding="utf-8"))):
+    tree, internal = ast.parse(modules()[module].read_text(encoding="utf-8")), not is_public(module)
+    mistakes = [
+        f"{node.lineno}: {node.name} is internal; say what it raises in public docstrings"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and (internal or is_private(node.name))
+        if "Raises:" in (ast.get_docstring(node) or "").splitlines()
+    ]
+    for function, private, nested in find_functions(tree):
         text = ast.get_docstring(function) or ""
         if nested and text and len(function.body) > 1:
             mistakes.append(f"{function.lineno}: the nested function {function.name} has a docstring; write a comment")

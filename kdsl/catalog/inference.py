@@ -68,7 +68,7 @@ class ObservedColumns:
 
 
 def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: float) -> Sample:
-    """The newest records of each partition of a table's topics, as keys and values in bytes.
+    """The newest records of each partition of a table's topics: keys and values in bytes, and from how many partitions.
 
     If only Java's client can log in, it runs in the active Spark session, or in one that is started.
 
@@ -76,7 +76,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
         table: The table; of its options only the topics and the header filter count.
         cluster: Where they are.
         records: How many records of each partition at most.
-        timeout: How long it may take, in seconds.
+        timeout: How long it may take, in seconds; after that it fails with a KafkaReadError.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)

@@ -71,9 +71,6 @@ class DeltaSession:
 
     Args:
         spark: A classic session.
-
-    Raises:
-        ChangelogError: The session has no Delta, and Delta cannot be added.
     """
 
     def __init__(self, spark: SparkSession) -> None:

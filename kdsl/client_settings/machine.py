@@ -9,69 +9,34 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Protocol
 
 from kdsl.client_settings.key_files import find_file, read_file, write_private_file
-from kdsl.client_settings.stores import Pem, Store, read_store
+from kdsl.client_settings.stores import read_store
 from kdsl.client_settings.token_callback import TokenCallback
 
 _first_tokens: dict[tuple[int, TokenCallback], float] = {}
 """By process and callback, when the token ends that was created to find out whether that works (seconds since 1970)."""
 
 
-class Machine(Protocol):
-    """What a translation may ask for. Each method raises KdslError or OSError if it fails, without a secret in it."""
-
-    def read_store(self, store: Store) -> Pem:
-        """Read a Java key store."""
-        ...
-
-    def find_file(self, location: str) -> str:
-        """Find a key file on this machine, and return its path."""
-        ...
-
-    def read_file(self, location: str) -> bytes:
-        """Read a key file."""
-        ...
-
-    def write_file(self, name: str, text: str) -> str:
-        """Write a file for this process, which must not contain a private key, and return its path."""
-        ...
-
-    def create_token_callback(
-        self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
-    ) -> TokenCallback:
-        """Return a callback for tokens, which has created one that is valid; a failure is raised with its reason."""
-        ...
-
-
-class ThisMachine:
-    """The machine of this process.
+class Machine:
+    """What a translation may ask of this machine. Each method raises KdslError or OSError, without a secret in it.
 
     Keys stay in memory, except stores and keytabs that are fetched for Java, which reads files. A chain of
     certificates, which librdkafka sends completely only from a file, goes into a folder that only this user may open.
     """
 
-    def read_store(self, store: Store) -> Pem:
-        """Read a Java key store; see `read_store`, also for its errors."""
-        return read_store(store)
-
-    def find_file(self, location: str) -> str:
-        """Find a key file on this machine, and return its path; see `find_file`, also for its errors."""
-        return find_file(location)
-
-    def read_file(self, location: str) -> bytes:
-        """Read a key file; see `read_file`, also for its errors."""
-        return read_file(location)
+    read_store = staticmethod(read_store)
+    find_file = staticmethod(find_file)
+    read_file = staticmethod(read_file)
 
     def write_file(self, name: str, text: str) -> str:
-        """Write a file that only this user may read, and return its path; OSError if that fails."""
+        """Write a file that only this user may read, for this process, and return its path."""
         return str(write_private_file(name, text.encode()))
 
     def create_token_callback(
         self, provider: str, options: Mapping[str, str], extensions: Mapping[str, str]
     ) -> TokenCallback:
-        """Return a callback for tokens, which has created one that is valid; TokenError if it cannot.
+        """Return a callback for tokens, which has created one that is valid.
 
         Settings are also translated where a pooled client is used again. It has a token, so a provider that fails for
         some time must not fail the task.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
 from kdsl.secrets.hiding import SECRET_SETTINGS
 
 Client = Literal["consumer", "producer", "admin"]
+CLIENT_KINDS: tuple[Client, ...] = get_args(Client)
 """The kinds of client; a row names them by their first letters, as ``cpa``."""
 
 Kind = Literal["text", "int", "bool", "list", "class"]

@@ -22,9 +22,6 @@ class Properties(Mapping[str, str | Secret]):
 
     Args:
         properties: The properties; numbers and booleans become strings as Java writes them.
-
-    Raises:
-        ResolveError: Values are not strings, numbers or booleans; all of them are reported.
     """
 
     __slots__ = ("_values",)

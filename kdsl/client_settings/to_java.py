@@ -16,7 +16,6 @@ from kdsl.client_settings import librdkafka
 from kdsl.client_settings.cloud_logins import AWS_MECHANISM
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.java_login import add_java_login
-from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.key_files import KeyFileError, explain_unreachable, pem_blocks, scheme
 from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import Client
@@ -47,13 +46,11 @@ class JavaSettings:
 
     Attributes:
         settings: The properties for the client, by Java's names.
-        kdsl: The settings that kdsl keeps for itself.
         problems: Everything that is wrong (errors) or ignored (warnings).
         system: The system properties that the client's JVM must have, such as where krb5.conf is.
     """
 
     settings: Mapping[str, str] = attrs.field(repr=lambda m: repr(redact(m)))
-    kdsl: KdslSettings
     problems: tuple[Problem, ...] = ()
     system: Mapping[str, str] = attrs.field(factory=dict, repr=lambda m: repr(redact(m)))
 
@@ -107,9 +104,7 @@ def java_settings(
     system = {} if missing else add_java_login(draft, librdkafka_only, machine)
     _warn_of_librdkafka_names(draft, librdkafka_only)
     _keep_order(draft)
-    return JavaSettings(
-        MappingProxyType(draft.settings), kdsl_settings(properties, resolve), tuple(draft.problems), system
-    )
+    return JavaSettings(MappingProxyType(draft.settings), tuple(draft.problems), system)
 
 
 def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:

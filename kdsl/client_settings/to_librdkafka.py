@@ -1,4 +1,4 @@
-"""Client properties as librdkafka's settings: one pure function for each kind of client, which reports all problems.
+"""Client properties as librdkafka's settings: a pure function, which reports all problems.
 
 The input has Java's names and defaults. The result holds the user's settings, Java's defaults where librdkafka's
 differ, and the settings that kdsl fixes. A process merges them with its own sizes when it creates a client
@@ -15,11 +15,10 @@ import attrs
 
 from kdsl.client_settings import librdkafka
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
-from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import MAX_INT, Client, LibrdkafkaProperty
 from kdsl.client_settings.sasl import KERBEROS, asks_for_kerberos, translate_sasl
-from kdsl.client_settings.settings import TABLE, settings_of
+from kdsl.client_settings.settings import settings_of
 from kdsl.client_settings.tls import translate_tls
 from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.errors import Problem
@@ -53,7 +52,6 @@ class LibrdkafkaSettings:
         settings: The user's settings, by librdkafka's names.
         defaults: Java's defaults, where librdkafka's differ and the user set nothing.
         fixed: What kdsl sets, whatever the user sets.
-        kdsl: The settings that kdsl keeps for itself.
         problems: Everything that is wrong (errors) or ignored (warnings).
         token_callback: What clients call for a token, if this process creates it.
     """
@@ -61,19 +59,8 @@ class LibrdkafkaSettings:
     settings: Mapping[str, str] = attrs.field(converter=_frozen, repr=lambda m: repr(redact(m)))
     defaults: Mapping[str, str] = attrs.field(converter=_frozen)
     fixed: Mapping[str, str] = attrs.field(converter=_frozen)
-    kdsl: KdslSettings
     problems: tuple[Problem, ...] = ()
     token_callback: TokenCallback | None = attrs.field(default=None, repr=False)
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        """The problems that prevent a client."""
-        return tuple(problem for problem in self.problems if problem.severity == "error")
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """The problems that do not prevent a client."""
-        return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
@@ -94,40 +81,17 @@ class LibrdkafkaSettings:
         return config
 
 
-def consumer_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
+def librdkafka_settings(
+    properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
 ) -> LibrdkafkaSettings:
-    """Translate client properties for librdkafka's consumer; mistakes become problems of the result.
+    """Translate client properties for a client of librdkafka; mistakes become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
+        client: The kind of client.
         resolve: Replaces references to secrets, in the process that creates the client. Without it references stay
             unchanged, and settings that depend on them are not checked.
         machine: Finds key files, reads Java's stores, creates tokens; without it none of that is done.
-    """
-    return _translate(properties, "consumer", resolve, machine)
-
-
-def producer_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
-) -> LibrdkafkaSettings:
-    """Translate client properties for librdkafka's producer; for the arguments see `consumer_settings`."""
-    return _translate(properties, "producer", resolve, machine)
-
-
-def admin_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
-) -> LibrdkafkaSettings:
-    """Translate client properties for librdkafka's admin client; for the arguments see `consumer_settings`."""
-    return _translate(properties, "admin", resolve, machine)
-
-
-def _translate(
-    properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
-) -> LibrdkafkaSettings:
-    """Translate client properties for one kind of client; mistakes become problems. See `consumer_settings`.
-
-    With a machine, key files are fetched to it, and it creates tokens.
     """
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)
@@ -143,8 +107,7 @@ def _translate(
     translate_tls(draft, machine)
     translate_sasl(draft, machine)
     defaults = {name: text for name, text in draft.defaults.items() if name not in draft.settings}
-    own = kdsl_settings(properties, resolve)
-    return LibrdkafkaSettings(draft.settings, defaults, FIXED[client], own, tuple(draft.problems), draft.token_callback)
+    return LibrdkafkaSettings(draft.settings, defaults, FIXED[client], tuple(draft.problems), draft.token_callback)
 
 
 def _translate_rows(draft: SettingsDraft) -> None:
@@ -305,8 +268,3 @@ def _translate_partitioner(draft: SettingsDraft) -> None:
         draft.set("partitioner", "random", name)
     else:
         draft.defaults["partitioner"] = "murmur2_random"
-
-
-def list_settings() -> tuple[str, ...]:
-    """The names of all settings that kdsl knows, Java's first, also those that it refuses."""
-    return (*TABLE, *sorted(librdkafka.all_properties()))

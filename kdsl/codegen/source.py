@@ -39,12 +39,7 @@ def to_python(
 
 
 class _Module:
-    """A module of table classes.
-
-    Raises:
-        ResolveError: A table has problems.
-        CodegenError: A watermark is declared on a column that its table does not have.
-    """
+    """A module of table classes."""
 
     def __init__(self, drafts: tuple[TableDraft, ...]) -> None:
         """Choose the names of classes and attributes."""

@@ -187,9 +187,6 @@ class Needs:
         clusters: By cluster and login.
         subjects: The schemas in registries.
         ingestions: The ingestions.
-
-    Raises:
-        ResolveError: Declarations have errors; all of them are reported.
     """
 
     def __init__(self, declarations: Iterable[Declaration], cluster: Cluster | None) -> None:

@@ -40,9 +40,6 @@ class LiveCluster:
     Args:
         needs: What is needed of it.
 
-    Raises:
-        KdslError: The cluster cannot be reached, or refuses the login.
-
     Attributes:
         admin: The admin client.
         inspector: Asks about states.

@@ -249,9 +249,6 @@ class TopicSearch:
         state: The topic as it is now.
         records: The records.
         retention: How the topic forgets records.
-
-    Raises:
-        KafkaReadError: The brokers refuse, or do not answer.
     """
 
     def __init__(

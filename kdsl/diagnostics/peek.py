@@ -81,7 +81,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 
 def last_raw_records(topic: str, cluster: Cluster, n: int) -> pa.RecordBatch:
-    """Read the last records of a topic, oldest first by their timestamps, undecoded.
+    """Read the last `n` records of a topic, over all its partitions, oldest first by their timestamps, undecoded.
 
     Returns:
         The fields topic, partition, offset, timestamp, key, value and headers of `kdsl.run.records.metadata.RAW`.
@@ -113,7 +113,7 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
         plan: Whose topics are read. Records that the header filter drops do not count.
         cluster: Where they are.
         n: How many records of each partition.
-        timeout: How long it may take, in seconds.
+        timeout: How long it may take, in seconds; after that it fails with a KafkaReadError.
     """
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdsl.client_settings.to_java import java_settings
-from kdsl.client_settings.to_librdkafka import consumer_settings, producer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
@@ -22,11 +22,8 @@ def check_client_properties(table: TableDef, direction: Direction) -> Iterator[P
     Warn of those without effect. References to secrets are not resolved, and no file is read.
     """
     properties = table.properties.reveal()
-    if transport_of(table) == "jvm":
-        problems = java_settings(properties, "consumer" if direction == "read" else "producer").problems
-    else:
-        problems = (consumer_settings if direction == "read" else producer_settings)(properties).problems
-    for wrong in problems:
+    translate = java_settings if transport_of(table) == "jvm" else librdkafka_settings
+    for wrong in translate(properties, "consumer" if direction == "read" else "producer").problems:
         option = f"properties.{wrong.property or ''}"
         yield problem(table, wrong.code, wrong.message, wrong.fix, option=option, severity=wrong.severity)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
-from kdsl.client_settings.to_librdkafka import producer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import SERVERS
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.definition import TableDef
@@ -136,7 +136,7 @@ def _check_client(table: TableDef) -> Iterator[Problem]:
     for name in sorted(_OF_DELIVERY & own.keys()):
         message = f"{table.option_name('dead_letter_properties')} sets {name!r}: dead letters are written idempotently"
         yield problem(table, "dead-letter-delivery", message, f"remove {name!r}", option="dead_letter_properties")
-    for wrong in producer_settings(settings).problems:
+    for wrong in librdkafka_settings(settings, "producer").problems:
         if wrong.property in own and wrong.property not in _OF_DELIVERY:
             message = f"{table.option_name('dead_letter_properties')}: {wrong.message}"
             yield problem(

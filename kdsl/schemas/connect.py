@@ -1,4 +1,4 @@
-"""Columns of messages of Kafka Connect and Debezium: by a schema inside the messages, or by what values look like."""
+"""Notes on messages of Kafka Connect and Debezium: what their values look like, and defaults in place of NULLs."""
 
 from __future__ import annotations
 
@@ -7,29 +7,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import attrs
 import pyarrow as pa
 
-from kdsl.declare.definition import ColumnDef
 from kdsl.formats import Format
 from kdsl.types import model as t
-from kdsl_formats.cdc_json import DebeziumJson
-from kdsl_formats.json import Json
 from kdsl_formats.json.connect import (
     FIRST_DAY,
     MICROS,
     MILLIS,
     NANOS,
-    SchemaTable,
     describe_replaced_nulls,
-    find_inline_rows,
     infinite_of,
-    table_of_schema,
 )
-from kdsl_formats.json.document import Fractional, Integer
+from kdsl_formats.json.document import to_number
 
 Object = Mapping[str, Any]
-_SCHEMA, _PAYLOAD = "schema", "payload"
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LONGEST = 16  # bytes of a decimal
 _FIRST, _LAST = 946_684_800, 4_102_444_800  # the years 2000 to 2100, in seconds
@@ -40,48 +32,6 @@ _DAY = 86_400
 _YEAR = 366
 _EARLIEST = -1_000_000  # days: 769 years before Christ
 _OF_DAYS = re.compile(r"date|day|birth|dob", re.IGNORECASE)
-
-
-@attrs.frozen
-class InlineSchema:
-    """The table that a schema inside messages describes.
-
-    Attributes:
-        format: The format.
-        columns: The columns.
-        notes: What a reader should know.
-        rows: The rows of the messages; of changes those before and after them.
-        defaults: The defaults of columns that are nullable and never NULL, by column; without those that are NULL.
-    """
-
-    format: Json | DebeziumJson
-    columns: tuple[ColumnDef, ...]
-    notes: tuple[str, ...]
-    rows: tuple[Object, ...] = ()
-    defaults: Mapping[str, Any] = attrs.field(factory=dict)
-
-
-def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
-    """Read the table that the schemas inside messages describe.
-
-    None if there are no messages, one does not have exactly the members schema and payload, all schemas are null, or
-    the last schema is not that of rows with columns.
-
-    Args:
-        objects: The messages; the schema of the last one is used.
-        changes: Whether they are Debezium's changes.
-    """
-    inline = find_inline_rows(objects, changes=changes)
-    declared = None if inline is None else table_of_schema(inline.schema)
-    if inline is None or declared is None:
-        return None
-    notes = [*declared.notes, "the columns are those of the schema inside the messages"]
-    if inline.schemas > 1:
-        notes.append(f"the messages have {inline.schemas} schemas; the table is that of the last message")
-    columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
-    chosen = _make_format(declared, changes=changes)
-    defaults = {name: _parse_number(default) for name, default in inline.replaced_nulls.items()}
-    return InlineSchema(chosen, columns, tuple(notes), inline.rows, defaults)
 
 
 def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen: Format) -> Iterator[str]:
@@ -97,28 +47,6 @@ def describe_defaults(defaults: Mapping[str, Any], rows: pa.RecordBatch, chosen:
     columns = [name for name in defaults if name in rows.schema.names and not rows.column(name).null_count]
     if columns and len(rows):
         yield describe_replaced_nulls({name: defaults[name] for name in columns}, registered=chosen.needs_registry)
-
-
-def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
-    """Return the rows in messages of Kafka Connect with a schema and a payload, without null payloads.
-
-    None if a message has another form, or there is no row.
-    """
-    for one in objects:
-        schema = one.get(_SCHEMA)
-        if set(one) != {_SCHEMA, _PAYLOAD} or not (
-            schema is None or (isinstance(schema, Mapping) and "type" in schema)
-        ):
-            return None
-    rows = [one[_PAYLOAD] for one in objects if one[_PAYLOAD] is not None]
-    return rows if rows and all(isinstance(row, Mapping) for row in rows) else None
-
-
-def _make_format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
-    """Return the format of messages with a schema inside, with the modes of decimals and times that it needs."""
-    modes = declared.modes
-    chosen = DebeziumJson if changes else Json
-    return chosen(schema_include=True, decimal_handling_mode=modes.decimals, time_precision_mode=modes.times)
 
 
 def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
@@ -154,18 +82,7 @@ def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
 
 def _values(rows: Iterable[Object], name: str) -> list[Any]:
     """Return the values of a field, without nulls."""
-    return [_parse_number(row[name]) for row in rows if row.get(name) is not None]
-
-
-def _parse_number(value: Any) -> Any:
-    """Convert a JSON number, which was parsed as it is spelled, to one of Python; other values stay."""
-    match value:
-        case Integer():
-            return int(value)
-        case Fractional():
-            return float(value)
-        case _:
-            return value
+    return [to_number(row[name]) for row in rows if row.get(name) is not None]
 
 
 def _listing(names: Sequence[str]) -> str:

@@ -23,8 +23,7 @@ from kdsl.registry.model import RegisteredSchema, SchemaId
 from kdsl.run.records.frame_headers import find_last_header
 from kdsl.run.records.metadata import RAW
 from kdsl.schemas.avro import list_record_types
-from kdsl.schemas.changes import detect_change_data
-from kdsl.schemas.connect import describe_defaults, describe_looks, extract_payloads, read_inline_schema
+from kdsl.schemas.connect import describe_defaults, describe_looks
 from kdsl.schemas.keyed import MessageSide, combine_sides
 from kdsl.schemas.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.schemas.read_back import Record, correct_columns
@@ -34,15 +33,15 @@ from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl_formats.avro.schemas import AvroTypeError, Type, schema_type, whole_schema
 from kdsl_formats.avro_confluent import AvroConfluent
-from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.grammar import split_row
 from kdsl_formats.json import Json
 from kdsl_formats.json.document import parse_only
-from kdsl_formats.json.format import JsonFormat
+from kdsl_formats.json.format import ConnectJson
 from kdsl_formats.json.nested_inference import has_iso_timestamps, infer_type
 from kdsl_formats.raw import Raw
 from kdsl_formats.registry import GUID_FRAME, ID_FRAME, RegistryFormat, split_frames
+from kdsl_formats.suggest import FoundRows, suggest_format
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
@@ -290,23 +289,16 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
             f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects; the first one is "
             f"{example}; choose another --format, or leave it out to detect the format"
         )
-    changes = detect_change_data(messages) if side == "value" and kind != "json" else None
-    if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
-        actual = "" if changes is None else f", but of {changes[0].identifier!r}"
+    suggestion = suggest_format(messages, declaring=True, changes=side == "value" and kind != "json")
+    assert suggestion is not None  # the format json reads all objects
+    chosen, found_rows = suggestion
+    if kind in _CHANGES and chosen.identifier != kind:
+        actual = "" if chosen.insert_only else f", but of {chosen.identifier!r}"
         raise CodegenError(
             f"the {side}s are not changes of the format {kind!r}{actual}; choose another --format, or leave it out to "
             "detect the format"
         )
-    chosen, rows = (Json(), objects) if changes is None else changes
-    if isinstance(chosen, Json | DebeziumJson):
-        inline = read_inline_schema(objects, changes=changes is not None)
-        if inline is not None:
-            looks = _columns_of(infer_type(inline.rows)) if inline.rows else {}
-            return InferredSide(
-                inline.format, inline.columns, notes=inline.notes, looks=looks, defaults=inline.defaults
-            )
-    inner = extract_payloads(objects) if changes is None else None
-    return _infer_json(rows, chosen) if inner is None else _infer_json(inner, Json(schema_include=True))
+    return _infer_by_schema(chosen, found_rows) if found_rows.schemas else _infer_by_values(chosen, found_rows)
 
 
 def _has_frame(message: bytes) -> bool:
@@ -429,16 +421,30 @@ def _parse_object(message: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value else None
 
 
-def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
-    """Infer the columns of JSON objects (at least one), which have a format; for JSON note what they look like."""
-    row = infer_type(objects, times=True)
+def _infer_by_schema(chosen: Format, found_rows: FoundRows) -> InferredSide:
+    """Infer the columns of rows from the last schema inside messages, with the modes that write such values."""
+    *others, last = found_rows.schemas
+    notes = [*last.notes, "the columns are those of the schema inside the messages"]
+    if others:
+        notes.append(f"the messages have {len(others) + 1} schemas; the table is that of the last message")
+    chosen = attrs.evolve(  # type: ignore[misc]
+        chosen, decimal_handling_mode=last.modes.decimals, time_precision_mode=last.modes.times
+    )
+    columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in last.row.fields)
+    looks = _columns_of(infer_type(found_rows.rows))
+    return InferredSide(chosen, columns, notes=tuple(notes), looks=looks, defaults=found_rows.replaced_nulls)
+
+
+def _infer_by_values(chosen: Format, found_rows: FoundRows) -> InferredSide:
+    """Infer the columns of rows from their values; for formats of Kafka Connect note what these look like."""
+    rows = found_rows.rows
+    row = infer_type(rows, times=True)
     assert isinstance(row, t.Row)
-    plain = infer_type(objects)
-    if isinstance(chosen, JsonFormat) and has_iso_timestamps(objects):
+    if has_iso_timestamps(rows):
         chosen = attrs.evolve(chosen, timestamp_format="ISO-8601")  # type: ignore[misc]
-    notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
+    notes = tuple(describe_looks(rows, row)) if isinstance(chosen, ConnectJson) else ()
     columns = tuple(ColumnDef(f.name, f.type) for f in row.fields)
-    return InferredSide(chosen, columns, notes=notes, looks=_columns_of(plain))
+    return InferredSide(chosen, columns, notes=notes, looks=_columns_of(infer_type(rows)))
 
 
 def _columns_of(row: t.DataType) -> dict[str, t.DataType]:

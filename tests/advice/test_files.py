@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kdsl import load
 from kdsl.cli.app import app
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
 from tests.advice.cases import Called, check_advice
@@ -48,7 +48,7 @@ def check(name: str) -> Callable[[], list[Problem]]:
 
 def login(user: str) -> Callable[[], list[Problem]]:
     settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS.format(user)}
-    return lambda: list(consumer_settings({"bootstrap.servers": "a:1", **settings}).problems)
+    return lambda: list(librdkafka_settings({"bootstrap.servers": "a:1", **settings}, "consumer").problems)
 
 
 CASES = [

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from kdsl.client_settings.machine import ThisMachine
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Cluster, Registry
 from kdsl.registry.settings import registry_problems
 from kdsl.secrets import resolve
@@ -133,7 +133,7 @@ def client_of(
 
 def create(settings: Mapping[str, str]) -> Callable[[], object]:
     """A call that returns the problems of a consumer, whose files are read."""
-    return lambda: list(consumer_settings(settings, resolve, ThisMachine()).problems)
+    return lambda: list(librdkafka_settings(settings, "consumer", resolve, Machine()).problems)
 
 
 def follow(

@@ -15,12 +15,16 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from kdsl.client_settings.model import Client
-from kdsl.client_settings.to_librdkafka import admin_settings, consumer_settings, producer_settings
+from kdsl.client_settings.to_librdkafka import LibrdkafkaSettings
+from kdsl.errors import Problem
 
 DATA = Path(__file__).parent / "data"
 NOWHERE = "127.0.0.1:1"
 
-MAKE = {"consumer": consumer_settings, "producer": producer_settings, "admin": admin_settings}
+
+def errors(translated: LibrdkafkaSettings) -> list[Problem]:
+    """The problems that prevent a client."""
+    return [problem for problem in translated.problems if problem.severity == "error"]
 
 
 @attrs.frozen

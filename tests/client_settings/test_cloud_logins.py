@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 from kdsl.cli.app import app
 from kdsl.client_settings import aws_tokens, cloud_logins, entra_tokens, gcp_tokens, machine
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.model import CLIENT_KINDS, Client
 from kdsl.client_settings.to_java import java_settings
-from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, admin_settings, consumer_settings, producer_settings
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, librdkafka_settings
 from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.client_settings.token_errors import TokenError
 from tests.client_settings.installed import create
@@ -118,28 +119,26 @@ def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("declared", [JAVA_IAM, JAVA_OAUTH, NAMED], ids=["mechanism", "handlers", "provider"])
-@pytest.mark.parametrize("client", ["consumer", "producer", "admin"])
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 def test_each_way_to_write_iam_becomes_a_callback(
-    declared: dict[str, str], client: str, clouds: Clouds, monkeypatch: pytest.MonkeyPatch
+    declared: dict[str, str], client: Client, clouds: Clouds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_all(monkeypatch, clouds.aws())
-    make = {"consumer": consumer_settings, "producer": producer_settings, "admin": admin_settings}[client]
-
-    early, late = make(declared), make(declared, machine=ThisMachine())
+    early, late = librdkafka_settings(declared, client), librdkafka_settings(declared, client, machine=Machine())
 
     assert (early.problems, late.problems) == ((), ())
     assert TOKEN_CALLBACK not in early.client_config()
     config = late.client_config()
     assert config["sasl.mechanism"] == "OAUTHBEARER"
     token, _, _, _ = config.pop(TOKEN_CALLBACK)(None)
-    assert create(client, config) == []  # type: ignore[arg-type]
+    assert create(client, config) == []
     assert clouds.check(token) is not None
 
 
 def test_clients_with_the_same_options_share_a_callback(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools compare settings."""
     set_all(monkeypatch, clouds.aws())
-    one, other = (producer_settings(JAVA_IAM, machine=ThisMachine()).client_config() for _ in range(2))
+    one, other = (librdkafka_settings(JAVA_IAM, "producer", machine=Machine()).client_config() for _ in range(2))
 
     assert one == other
 
@@ -181,8 +180,8 @@ def test_keys_in_options_are_those_of_the_role_s_source(clouds: Clouds, monkeypa
         'awsRoleSecretAccessKey="${env:KEY}" awsRoleSessionName="job";',
     }
 
-    translated = producer_settings(
-        declared, lambda t: t.replace("${env:ID}", KEY_ID).replace("${env:KEY}", SECRET), ThisMachine()
+    translated = librdkafka_settings(
+        declared, "producer", lambda t: t.replace("${env:ID}", KEY_ID).replace("${env:KEY}", SECRET), Machine()
     )
 
     assert translated.problems == ()
@@ -291,7 +290,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, login: dict
 
     monkeypatch.setattr(cloud_logins, "import_module", missing)
 
-    (problem,) = consumer_settings(login, machine=ThisMachine()).problems
+    (problem,) = librdkafka_settings(login, "consumer", machine=Machine()).problems
 
     assert problem.severity == "error"
     assert f"install 'kdsl-kafka[{extra}]', on the driver and on every executor" in problem.message
@@ -365,7 +364,7 @@ def test_tokens_that_are_jwts_end_when_their_claims_say(
 ) -> None:
     set_all(monkeypatch, variables(clouds, tmp_path))
 
-    translated = consumer_settings(declared, machine=ThisMachine())
+    translated = librdkafka_settings(declared, "consumer", machine=Machine())
 
     config = translated.client_config()
     token, expires, principal, extensions = config.pop(TOKEN_CALLBACK)(None)
@@ -383,7 +382,7 @@ def test_what_a_cloud_refuses_is_a_problem_with_its_reason(
     Path(path).write_text(Path(path).read_text().replace(ACCOUNT, "other@example.com"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", path)
 
-    (problem,) = consumer_settings(GCP, machine=ThisMachine()).problems
+    (problem,) = librdkafka_settings(GCP, "consumer", machine=Machine()).problems
 
     assert problem.code == "sasl-login"
     assert "Google Cloud returned no credentials (RefreshError: " in problem.message
@@ -393,11 +392,11 @@ def test_what_a_cloud_refuses_is_a_problem_with_its_reason(
 
 def test_nothing_is_created_while_planning() -> None:
     for declared in (JAVA_IAM, JAVA_OAUTH, NAMED, GCP, ENTRA):
-        assert consumer_settings(declared).problems == ()
+        assert librdkafka_settings(declared, "consumer").problems == ()
 
 
 def messages(declared: dict[str, str]) -> list[str]:
-    return [f"{p.severity}: {p.message}; {p.fix}" for p in consumer_settings(declared).problems]
+    return [f"{p.severity}: {p.message}; {p.fix}" for p in librdkafka_settings(declared, "consumer").problems]
 
 
 def jaas(options: str, declared: dict[str, str] = JAVA_IAM) -> dict[str, str]:
@@ -498,7 +497,7 @@ def test_keys_of_a_role_that_is_not_named_are_not_used(clouds: Clouds, monkeypat
 def test_a_shaded_class_counts_as_the_cloud_s_own() -> None:
     shaded = {name: value.replace("software.amazon", "shaded.software.amazon") for name, value in JAVA_IAM.items()}
 
-    assert consumer_settings(shaded).problems == ()
+    assert librdkafka_settings(shaded, "consumer").problems == ()
 
 
 def test_java_gets_what_its_own_library_needs() -> None:
@@ -517,7 +516,7 @@ def test_no_secret_of_an_option_shows() -> None:
     declared = jaas(
         f'awsRoleArn="{ROLE}" awsRoleAccessKeyId="HUSH" awsRoleSecretAccessKey="HUSH" awsRoleSessionToken="HUSH"'
     )
-    translated = consumer_settings(declared)
+    translated = librdkafka_settings(declared, "consumer")
 
     assert "HUSH" not in f"{translated}{translated.problems}{java_settings(declared, 'consumer')}"
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.client_settings.model import Client
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.model import CLIENT_KINDS, Client
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.secrets import resolve
-from tests.client_settings.installed import DATA, MAKE, create
+from tests.client_settings.installed import DATA, create
 
-CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -21,10 +20,10 @@ def sasl(mechanism: str, jaas: str = "", **more: str) -> dict[str, str]:
 
 
 def problems_of(settings: dict[str, str]) -> list[str]:
-    return [str(problem) for problem in consumer_settings(settings).problems]
+    return [str(problem) for problem in librdkafka_settings(settings, "consumer").problems]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 @pytest.mark.parametrize(
     ("mechanism", "module"),
     [
@@ -38,7 +37,7 @@ def problems_of(settings: dict[str, str]) -> list[str]:
 def test_a_login_module_becomes_a_name_and_a_password(client: Client, mechanism: str, module: str) -> None:
     result = sasl(mechanism, f'{module} required username="bob" password="pa\\"ss;";')
 
-    translated = MAKE[client](result)
+    translated = librdkafka_settings(result, client)
 
     assert translated.problems == ()
     assert translated.settings == {
@@ -50,18 +49,18 @@ def test_a_login_module_becomes_a_name_and_a_password(client: Client, mechanism:
     assert create(client, translated.client_config()) == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 def test_librdkafka_s_own_name_and_password_are_enough(client: Client) -> None:
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
     settings |= {"sasl.username": "bob", "sasl.password": "pw"}
 
-    translated = MAKE[client](settings)
+    translated = librdkafka_settings(settings, client)
 
     assert translated.problems == ()
     assert create(client, translated.client_config()) == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 @pytest.mark.parametrize(
     ("sample", "settings"),
     [
@@ -139,7 +138,7 @@ def test_librdkafka_s_own_name_and_password_are_enough(client: Client) -> None:
     ],
 )
 def test_ways_to_get_a_token(client: Client, sample: dict[str, str], settings: dict[str, str]) -> None:
-    translated = MAKE[client](sample)
+    translated = librdkafka_settings(sample, client)
 
     assert translated.problems == ()
     assert translated.settings == {
@@ -342,7 +341,7 @@ def test_missing_features_of_librdkafka_s_tokens_are_reported(jaas: str, more: d
 def test_librdkafka_s_own_way_to_a_token_is_left_alone() -> None:
     settings = {"sasl.oauthbearer.config": "principal=a", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
 
-    translated = consumer_settings({**sasl("OAUTHBEARER"), **settings})
+    translated = librdkafka_settings({**sasl("OAUTHBEARER"), **settings}, "consumer")
 
     assert translated.problems == ()
     assert create("consumer", translated.client_config()) == []
@@ -356,20 +355,20 @@ def test_settings_that_depend_on_a_reference_are_not_checked(mechanism: str) -> 
 def test_an_unresolvable_reference_in_a_jaas_string_is_reported_once() -> None:
     result = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:KDSL_UNSET}}";')
 
-    (problem,) = consumer_settings(result, resolve).problems
+    (problem,) = librdkafka_settings(result, "consumer", resolve).problems
 
     assert problem.code == "secret-reference"
     assert "the environment variable 'KDSL_UNSET' is not set" in problem.message
 
 
 def test_settings_of_sasl_without_sasl_are_a_warning() -> None:
-    translated = consumer_settings({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"})
+    translated = librdkafka_settings({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}, "consumer")
 
-    assert [str(problem) for problem in translated.warnings] == [
+    assert [str(problem) for problem in translated.problems] == [
         "'sasl.mechanism' without effect, because 'security.protocol' is 'SSL'; "
         "write security.protocol=SASL_SSL or SASL_PLAINTEXT, or remove them"
     ]
-    assert translated.errors == ()
+    assert [problem.severity for problem in translated.problems] == ["warning"]
 
 
 def test_a_jaas_string_that_is_one_reference_is_parsed_after_it_is_resolved() -> None:
@@ -377,8 +376,8 @@ def test_a_jaas_string_that_is_one_reference_is_parsed_after_it_is_resolved() ->
     text = f'{PLAIN} required username="u" password="p";'
 
     early, late = (
-        consumer_settings(result),
-        consumer_settings(result, lambda t: t.replace("${secret_values.kafka}", text)),
+        librdkafka_settings(result, "consumer"),
+        librdkafka_settings(result, "consumer", lambda t: t.replace("${secret_values.kafka}", text)),
     )
 
     assert early.problems == ()
@@ -389,8 +388,8 @@ def test_a_jaas_string_that_is_one_reference_is_parsed_after_it_is_resolved() ->
 def test_references_in_a_jaas_string_are_resolved_after_it_is_parsed() -> None:
     result = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:PW}}";')
 
-    early = consumer_settings(result)
-    late = consumer_settings(result, lambda t: t.replace("${env:PW}", 'a";\nb'))
+    early = librdkafka_settings(result, "consumer")
+    late = librdkafka_settings(result, "consumer", lambda t: t.replace("${env:PW}", 'a";\nb'))
 
     assert early.settings["sasl.password"] == "${env:PW}"
     assert late.settings["sasl.password"] == 'a";\nb'

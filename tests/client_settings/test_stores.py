@@ -16,10 +16,10 @@ from hypothesis import given, strategies as st
 
 from kdsl.client_settings import key_files
 from kdsl.client_settings.jks import JksError, decrypt_key, read_jks
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.stores import Store, StoreError, Which
 from kdsl.client_settings.to_java import java_settings
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Registry
 from kdsl.registry.settings import read_settings
 from kdsl.registry.tls import make_context
@@ -28,7 +28,7 @@ from tests.client_settings.installed import create
 from tests.installed_plugins import InstallPlugins
 
 PASSWORD = "pass word"
-READ = ThisMachine()
+READ = Machine()
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_librdkafka_accepts_the_content_of_java_s_stores(keys: Certificates) -> 
         "ssl.keystore.location": str(keys.key_store("ann", "JKS")),
         "ssl.keystore.password": PASSWORD,
     }
-    translated = consumer_settings(settings, machine=READ)
+    translated = librdkafka_settings(settings, "consumer", machine=READ)
 
     assert translated.problems == ()
     assert create("consumer", translated.client_config()) == []
@@ -297,7 +297,7 @@ def test_a_worker_that_ends_at_once_leaves_no_key(keys: Certificates, temporary:
     def work() -> str:
         settings, problems = read_settings(Registry("https://registry", sample))
         result = make_context(settings.tls)
-        kafka = consumer_settings({"security.protocol": "SSL", **sample}, machine=READ)
+        kafka = librdkafka_settings({"security.protocol": "SSL", **sample}, "consumer", machine=READ)
         return str((problems, kafka.problems, result.get_ca_certs() is not None, "ssl.key.pem" in kafka.settings))
 
     assert in_a_fork(work) == "((), (), True, True)"

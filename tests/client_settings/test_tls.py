@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from kdsl.client_settings.model import Client
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.model import CLIENT_KINDS, Client
 from kdsl.client_settings.stores import Pem, Store
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.errors import KdslError
-from tests.client_settings.installed import DATA, MAKE, create
+from tests.client_settings.installed import DATA, create
 
-CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
 SSL = {"security.protocol": "SSL"}
 CA = (DATA / "ca.pem").read_text()
 CERTIFICATE = (DATA / "client.crt").read_text()
@@ -24,10 +24,10 @@ def one_line(text: str) -> str:
 
 
 def problems_of(settings: dict[str, str]) -> list[str]:
-    return [str(problem) for problem in consumer_settings({**SSL, **settings}).problems]
+    return [str(problem) for problem in librdkafka_settings({**SSL, **settings}, "consumer").problems]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 @pytest.mark.parametrize(
     ("sample", "settings"),
     [
@@ -62,7 +62,7 @@ def problems_of(settings: dict[str, str]) -> list[str]:
 def test_librdkafka_takes_what_java_s_settings_become(
     client: Client, sample: dict[str, str], settings: list[str]
 ) -> None:
-    translated = MAKE[client]({**SSL, **sample})
+    translated = librdkafka_settings({**SSL, **sample}, client)
 
     assert translated.problems == ()
     assert list(translated.settings) == ["security.protocol", *settings]
@@ -73,13 +73,16 @@ def test_librdkafka_takes_what_java_s_settings_become(
 def test_an_empty_endpoint_identification_means_none(value: str, held: str) -> None:
     settings = {**SSL, "ssl.endpoint.identification.algorithm": value}
 
-    assert consumer_settings(settings).settings["ssl.endpoint.identification.algorithm"] == held
+    assert librdkafka_settings(settings, "consumer").settings["ssl.endpoint.identification.algorithm"] == held
 
 
 def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
     settings = {**SSL, "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,A"}
 
-    assert consumer_settings(settings).settings["ssl.cipher.suites"] == "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:A"
+    assert (
+        librdkafka_settings(settings, "consumer").settings["ssl.cipher.suites"]
+        == "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:A"
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,17 +198,17 @@ def test_impossible_settings_are_reported_without_secrets(settings: dict[str, st
 
 
 def test_settings_of_tls_without_tls_are_a_warning() -> None:
-    translated = consumer_settings({"ssl.truststore.location": "a.jks", "ssl.protocol": "TLS"})
+    translated = librdkafka_settings({"ssl.truststore.location": "a.jks", "ssl.protocol": "TLS"}, "consumer")
 
-    assert [str(problem) for problem in translated.warnings] == [
+    assert [str(problem) for problem in translated.problems] == [
         "'ssl.truststore.location', 'ssl.protocol' without effect, because 'security.protocol' is 'PLAINTEXT'; "
         "write security.protocol=SSL or SASL_SSL, or remove them"
     ]
-    assert translated.errors == ()
+    assert [problem.severity for problem in translated.problems] == ["warning"]
     assert translated.settings == {}
 
 
-class Stores:
+class Stores(Machine):
     """Stores that are not there; what was asked for is written down."""
 
     def __init__(self, chain: str = CERTIFICATE) -> None:
@@ -249,7 +252,7 @@ STORES = {
 
 def test_a_java_store_is_made_pem_when_a_client_is_made() -> None:
     stores = Stores()
-    translated = consumer_settings(STORES, machine=stores)
+    translated = librdkafka_settings(STORES, "consumer", machine=stores)
 
     assert translated.problems == ()
     assert stores.asked == [
@@ -266,7 +269,7 @@ def test_a_java_store_is_made_pem_when_a_client_is_made() -> None:
 
 
 def test_stores_are_not_read_while_planning() -> None:
-    assert consumer_settings(STORES).problems == ()
+    assert librdkafka_settings(STORES, "consumer").problems == ()
 
 
 @pytest.mark.parametrize(
@@ -278,7 +281,7 @@ def test_stores_are_not_read_while_planning() -> None:
 )
 def test_a_certificate_chain_goes_into_a_file_from_which_librdkafka_sends_all_of_it(settings: dict[str, str]) -> None:
     stores = Stores(CERTIFICATE + CA)
-    translated = consumer_settings({**SSL, **settings}, machine=stores)
+    translated = librdkafka_settings({**SSL, **settings}, "consumer", machine=stores)
 
     assert translated.problems == ()
     assert CERTIFICATE + CA in stores.asked
@@ -289,7 +292,7 @@ def test_a_certificate_chain_goes_into_a_file_from_which_librdkafka_sends_all_of
 def test_the_path_of_a_file_is_the_one_on_this_machine() -> None:
     sample = {**SSL, "ssl.truststore.type": "PEM", "ssl.truststore.location": "/x/ca.pem", "ssl.crl.location": "/x/crl"}
 
-    settings = consumer_settings(sample, machine=Stores()).settings
+    settings = librdkafka_settings(sample, "consumer", machine=Stores()).settings
 
     assert (settings["ssl.ca.location"], settings["ssl.crl.location"]) == ("/here/x/ca.pem", "/here/x/crl")
 
@@ -302,7 +305,9 @@ def test_every_unavailable_file_is_reported() -> None:
         "ssl.crl.location": "no-such",
     }
 
-    messages = [str(problem) for problem in consumer_settings({**SSL, **settings}, machine=Stores()).problems]
+    messages = [
+        str(problem) for problem in librdkafka_settings({**SSL, **settings}, "consumer", machine=Stores()).problems
+    ]
 
     assert [text.split(";")[0] for text in messages] == ["/no-such/ca is nowhere", "no-such is nowhere"]
 
@@ -316,4 +321,4 @@ def test_references_in_stores_are_not_judged() -> None:
         "ssl.keystore.certificate.chain": "${file:/run/chain.pem}",
     }
 
-    assert consumer_settings(settings).problems == ()
+    assert librdkafka_settings(settings, "consumer").problems == ()

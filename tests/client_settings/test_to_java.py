@@ -8,10 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization as ser
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kdsl.client_settings.kdsl_settings import KdslSettings
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.to_java import JavaSettings, java_settings
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -50,7 +49,6 @@ def test_what_is_the_connector_s_is_taken_out() -> None:
     actual = java_settings(settings, "consumer")
 
     assert actual.settings == {"group.id": "g"}
-    assert actual.kdsl == KdslSettings(group_id="g", client_id_prefix="p", auto_commit=True, auto_offset_reset="latest")
 
 
 def test_what_the_connector_owns_is_refused() -> None:
@@ -285,7 +283,7 @@ class TestKeys:
     @staticmethod
     def key_settings(settings: Mapping[str, str]) -> JavaSettings:
         common = {"security.protocol": "SSL", "ssl.keystore.type": "PEM"}
-        return java_settings({**common, **settings}, "consumer", machine=ThisMachine())
+        return java_settings({**common, **settings}, "consumer", machine=Machine())
 
     @pytest.mark.parametrize(
         ("kind", "password"),
@@ -403,9 +401,9 @@ OPTIONS = 'Krb5LoginModule required useKeyTab=true principal="p"'
         ),
     ],
 )
-@pytest.mark.parametrize("machine", [None, ThisMachine()])
+@pytest.mark.parametrize("machine", [None, Machine()])
 def test_an_unreachable_kerberos_file_is_reported_while_planning(
-    settings: dict[str, str], message: str, machine: ThisMachine | None
+    settings: dict[str, str], message: str, machine: Machine | None
 ) -> None:
     (problem,) = java_settings({**KERBEROS, **settings}, "consumer", machine=machine).problems
 
@@ -426,9 +424,11 @@ def test_paths_of_kerberos_files_are_unchanged() -> None:
 
 def test_a_login_by_kerberos_that_librdkafka_refuses_does_not_advise_to_remove_its_settings() -> None:
     settings = {**KERBEROS, "sasl.kerberos.service.name": "kafka"}
-    refused = [problem.code for problem in consumer_settings(settings).problems]
-    implied = [problem.code for problem in consumer_settings({**settings, "sasl.mechanism": ""}).problems]
-    other = [problem.code for problem in consumer_settings({**settings, "sasl.mechanism": "PLAIN"}).problems]
+    refused = [problem.code for problem in librdkafka_settings(settings, "consumer").problems]
+    implied = [problem.code for problem in librdkafka_settings({**settings, "sasl.mechanism": ""}, "consumer").problems]
+    other = [
+        problem.code for problem in librdkafka_settings({**settings, "sasl.mechanism": "PLAIN"}, "consumer").problems
+    ]
 
     assert refused == implied == ["sasl-gssapi"]
     assert "client-setting-dropped" in other
@@ -451,11 +451,11 @@ def test_a_flink_login_that_is_not_for_kafka_is_reported(contexts: dict[str, str
     assert problem.severity == "warning"
 
 
-@pytest.mark.parametrize("translate", [consumer_settings, lambda value: java_settings(value, "consumer")])
+@pytest.mark.parametrize("translate", [librdkafka_settings, java_settings])
 def test_a_kerberos_login_with_another_mechanism_is_reported(translate: Callable[..., Any]) -> None:
     settings = {"security.protocol": "SSL", "security.kerberos.login.keytab": "/x/k"}
 
-    (problem,) = translate(settings).problems
+    (problem,) = translate(settings, "consumer").problems
 
     assert problem.message.startswith(
         "'security.kerberos.login.keytab' without effect, because 'security.protocol' is 'SSL'"

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl.client_settings.librdkafka import properties_of
-from kdsl.client_settings.model import MAX_INT, Client, Setting
+from kdsl.client_settings.librdkafka import all_properties, properties_of
+from kdsl.client_settings.model import CLIENT_KINDS, MAX_INT, Client, Setting
 from kdsl.client_settings.settings import TABLE, settings_of
-from kdsl.client_settings.to_librdkafka import LibrdkafkaSettings, consumer_settings, list_settings, producer_settings
-from tests.client_settings.installed import DATA, MAKE, create
+from kdsl.client_settings.to_librdkafka import LibrdkafkaSettings, librdkafka_settings
+from tests.client_settings.installed import DATA, create, errors
 
-CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
 SAMPLES = {
     "bootstrap.servers": "kafka-1.example:9092,[::1]:9093",
     "security.protocol": "PLAINTEXT",
@@ -48,7 +47,7 @@ JAVA_REFUSES = {
 
 PASSED = [
     (client, row, value)
-    for client in CLIENTS
+    for client in CLIENT_KINDS
     for row in settings_of(client)
     for value in values(row)
     if row.act not in ("owned", "refused", "derived")
@@ -59,18 +58,18 @@ PASSED = [
 def test_librdkafka_takes_every_setting_that_is_passed_on_with_every_value_that_java_takes(
     client: Client, row: Setting, value: str
 ) -> None:
-    translated = MAKE[client]({row.name: value})
+    translated = librdkafka_settings({row.name: value}, client)
 
     if (row.name, value) in JAVA_REFUSES:
-        assert [problem.code for problem in translated.errors] == [JAVA_REFUSES[row.name, value]]
+        assert [problem.code for problem in errors(translated)] == [JAVA_REFUSES[row.name, value]]
     else:
-        assert translated.errors == ()
+        assert errors(translated) == []
         assert [line for line in create(client, translated.client_config()) if "ignored" in line] == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 def test_librdkafka_takes_the_defaults(client: Client) -> None:
-    translated = MAKE[client]({})
+    translated = librdkafka_settings({}, client)
 
     assert translated.problems == ()
     assert create(client, translated.client_config()) == []
@@ -84,13 +83,13 @@ def test_java_s_defaults_apply_where_librdkafka_s_differ() -> None:
         "socket.timeout.ms": "30000",
     }
 
-    assert consumer_settings({}).defaults == {
+    assert librdkafka_settings({}, "consumer").defaults == {
         **common,
         "allow.auto.create.topics": "true",
         "check.crcs": "true",
         "isolation.level": "read_uncommitted",
     }
-    assert producer_settings({}).defaults == {
+    assert librdkafka_settings({}, "producer").defaults == {
         **common,
         "delivery.timeout.ms": "120000",
         "enable.idempotence": "true",
@@ -100,7 +99,7 @@ def test_java_s_defaults_apply_where_librdkafka_s_differ() -> None:
         "request.timeout.ms": "30000",
         "topic.metadata.propagation.max.ms": "60000",
     }
-    assert MAKE["admin"]({}).defaults == {
+    assert librdkafka_settings({}, "admin").defaults == {
         **common,
         "connections.max.idle.ms": "300000",
         "enable.metrics.push": "false",
@@ -110,7 +109,7 @@ def test_java_s_defaults_apply_where_librdkafka_s_differ() -> None:
 def test_a_consumer_never_commits_automatically_and_never_resets_its_offset() -> None:
     sample = {"enable.auto.commit": "true", "auto.offset.reset": "latest"}
 
-    merged = consumer_settings(sample).client_config({"auto.offset.reset": "latest"})
+    merged = librdkafka_settings(sample, "consumer").client_config({"auto.offset.reset": "latest"})
 
     assert {k: merged[k] for k in ("enable.auto.commit", "auto.offset.reset", "enable.auto.offset.store")} == {
         "enable.auto.commit": "false",
@@ -120,11 +119,14 @@ def test_a_consumer_never_commits_automatically_and_never_resets_its_offset() ->
 
 
 def test_an_admin_client_that_looks_for_a_topic_does_not_create_it() -> None:
-    assert MAKE["admin"]({"allow.auto.create.topics": "true"}).client_config()["allow.auto.create.topics"] == "false"
+    assert (
+        librdkafka_settings({"allow.auto.create.topics": "true"}, "admin").client_config()["allow.auto.create.topics"]
+        == "false"
+    )
 
 
 def test_sizes_are_stronger_than_defaults_and_weaker_than_the_user() -> None:
-    translated = consumer_settings({"max.partition.fetch.bytes": "5000"})
+    translated = librdkafka_settings({"max.partition.fetch.bytes": "5000"}, "consumer")
 
     merged = translated.client_config({"fetch.message.max.bytes": 7, "queued.min.messages": 10, "check.crcs": "false"})
 
@@ -169,7 +171,7 @@ def test_sizes_are_stronger_than_defaults_and_weaker_than_the_user() -> None:
     ],
 )
 def test_a_setting_becomes_librdkafka_s(client: Client, sample: dict[str, str], settings: dict[str, str]) -> None:
-    translated = MAKE[client](sample)
+    translated = librdkafka_settings(sample, client)
 
     assert translated.problems == ()
     assert translated.settings == settings
@@ -177,7 +179,7 @@ def test_a_setting_becomes_librdkafka_s(client: Client, sample: dict[str, str], 
 
 
 def test_a_compression_level_may_be_a_reference() -> None:
-    translated = producer_settings({"compression.type": "lz4", "compression.lz4.level": "${env:LEVEL}"})
+    translated = librdkafka_settings({"compression.type": "lz4", "compression.lz4.level": "${env:LEVEL}"}, "producer")
 
     assert translated.problems == ()
     assert translated.settings["compression.level"] == "${env:LEVEL}"
@@ -197,10 +199,10 @@ def test_a_compression_level_may_be_a_reference() -> None:
 def test_a_number_outside_of_librdkafka_s_range_becomes_the_nearest_with_a_warning(
     client: Client, sample: dict[str, str], name: str, held: str
 ) -> None:
-    translated = MAKE[client](sample)
+    translated = librdkafka_settings(sample, client)
 
     assert codes(translated) == ["client-setting-range"]
-    assert translated.errors == ()
+    assert errors(translated) == []
     assert translated.settings[name] == held
     assert create(client, translated.client_config()) == []
 
@@ -266,13 +268,13 @@ def test_a_number_outside_of_librdkafka_s_range_becomes_the_nearest_with_a_warni
     ],
 )
 def test_what_java_or_kdsl_refuses_is_an_error(sample: dict[str, str], message: str) -> None:
-    translated = producer_settings(sample)
+    translated = librdkafka_settings(sample, "producer")
 
-    assert [str(problem) for problem in translated.errors] == [message]
+    assert [str(problem) for problem in errors(translated)] == [message]
 
 
 def test_a_start_by_duration_is_sent_to_the_start_mode() -> None:
-    (problem,) = consumer_settings({"auto.offset.reset": "by_duration:PT1H"}).problems
+    (problem,) = librdkafka_settings({"auto.offset.reset": "by_duration:PT1H"}, "consumer").problems
 
     assert str(problem) == (
         "'auto.offset.reset' has the value 'by_duration:PT1H'; use one of 'earliest', 'latest' and 'none'; "
@@ -283,7 +285,7 @@ def test_a_start_by_duration_is_sent_to_the_start_mode() -> None:
 def test_all_problems_are_reported_at_once() -> None:
     sample = {"linger.ms": "x", "acks": "2", "transactional.id": "t", "lingr.ms": "1", "security.protocol": "TLS"}
 
-    assert codes(producer_settings(sample)) == [
+    assert codes(librdkafka_settings(sample, "producer")) == [
         "client-setting-value",
         "client-setting-value",
         "client-setting-unknown",
@@ -293,7 +295,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 def test_an_unknown_name_is_a_warning_with_a_suggestion() -> None:
-    translated = consumer_settings({"fetch.max.wait": "3"})
+    translated = librdkafka_settings({"fetch.max.wait": "3"}, "consumer")
 
     assert [(str(p), p.severity) for p in translated.problems] == [
         (
@@ -306,9 +308,9 @@ def test_an_unknown_name_is_a_warning_with_a_suggestion() -> None:
 
 
 def test_a_setting_without_counterpart_is_left_out_with_a_warning() -> None:
-    translated = consumer_settings({"session.timeout.ms": "10000", "max.poll.records": "10"})
+    translated = librdkafka_settings({"session.timeout.ms": "10000", "max.poll.records": "10"}, "consumer")
 
-    assert [str(problem) for problem in translated.warnings] == [
+    assert [str(problem) for problem in translated.problems] == [
         "'session.timeout.ms' has no effect: kdsl assigns partitions itself, so that no consumer of it is a member "
         "of the group; remove it",
         "'max.poll.records' has no effect: kdsl reads Arrow batches, bounded by records and by bytes; remove it",
@@ -320,9 +322,9 @@ def test_a_setting_without_counterpart_is_left_out_with_a_warning() -> None:
     ("sample", "reason"), [({"acks": "1"}, "'acks' is '1'"), ({"retries": "0"}, "'retries' is '0'")]
 )
 def test_default_idempotence_is_disabled_with_a_warning(sample: dict[str, str], reason: str) -> None:
-    translated = producer_settings(sample)
+    translated = librdkafka_settings(sample, "producer")
 
-    assert [problem.message for problem in translated.warnings] == [
+    assert [problem.message for problem in translated.problems] == [
         f"{reason}, which turns idempotence off: a retry may write a record twice"
     ]
     assert translated.defaults["enable.idempotence"] == "false"
@@ -331,8 +333,10 @@ def test_default_idempotence_is_disabled_with_a_warning(sample: dict[str, str], 
 
 
 def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for() -> None:
-    alone = producer_settings({"enable.idempotence": "false"})
-    more = producer_settings({"enable.idempotence": "false", "max.in.flight.requests.per.connection": "7"})
+    alone = librdkafka_settings({"enable.idempotence": "false"}, "producer")
+    more = librdkafka_settings(
+        {"enable.idempotence": "false", "max.in.flight.requests.per.connection": "7"}, "producer"
+    )
 
     assert alone.client_config()["max.in.flight.requests.per.connection"] == "1"
     assert more.client_config()["max.in.flight.requests.per.connection"] == "7"
@@ -340,16 +344,16 @@ def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for(
 
 
 def test_the_default_delivery_timeout_grows_with_the_timeouts_within_it() -> None:
-    translated = producer_settings({"linger.ms": "200000"})
+    translated = librdkafka_settings({"linger.ms": "200000"}, "producer")
 
     assert translated.problems == ()
     assert translated.defaults["delivery.timeout.ms"] == "230000"
 
 
 def test_the_longest_wait_before_a_connection_follows_the_first() -> None:
-    first = consumer_settings({"reconnect.backoff.ms": "5000"})
-    both = consumer_settings({"reconnect.backoff.ms": "5000", "reconnect.backoff.max.ms": "700"})
-    longest = consumer_settings({"reconnect.backoff.max.ms": "20"})
+    first = librdkafka_settings({"reconnect.backoff.ms": "5000"}, "consumer")
+    both = librdkafka_settings({"reconnect.backoff.ms": "5000", "reconnect.backoff.max.ms": "700"}, "consumer")
+    longest = librdkafka_settings({"reconnect.backoff.max.ms": "20"}, "consumer")
 
     assert first.client_config()["reconnect.backoff.max.ms"] == "5000"
     assert both.client_config()["reconnect.backoff.ms"] == "700"
@@ -359,18 +363,18 @@ def test_the_longest_wait_before_a_connection_follows_the_first() -> None:
 
 
 def test_a_request_outlasts_the_wait_of_a_fetch() -> None:
-    translated = consumer_settings({"fetch.max.wait.ms": "60000"})
+    translated = librdkafka_settings({"fetch.max.wait.ms": "60000"}, "consumer")
 
     assert translated.client_config()["socket.timeout.ms"] == "61000"
     assert create("consumer", translated.client_config()) == []
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENT_KINDS)
 def test_librdkafka_s_own_names_pass(client: Client) -> None:
     sample = {"statistics.interval.ms": "1000", "log_level": "3", "socket.keepalive.enable": "true"}
     sample |= {"queued.min.messages": "10", "sticky.partitioning.linger.ms": "7", "socket.timeout.ms": "5000"}
 
-    translated = MAKE[client](sample)
+    translated = librdkafka_settings(sample, client)
 
     assert translated.problems == ()
     assert dict(translated.settings) == {k: v for k, v in sample.items() if k in properties_of(client)}
@@ -378,27 +382,27 @@ def test_librdkafka_s_own_names_pass(client: Client) -> None:
 
 
 def test_librdkafka_s_own_name_is_allowed_with_a_java_setting_that_becomes_several() -> None:
-    translated = producer_settings({"request.timeout.ms": "20000", "socket.timeout.ms": "25000"})
+    translated = librdkafka_settings({"request.timeout.ms": "20000", "socket.timeout.ms": "25000"}, "producer")
 
     assert translated.problems == ()
     assert translated.settings == {"socket.timeout.ms": "25000", "request.timeout.ms": "20000"}
 
 
 def test_a_second_name_counts_as_java_s() -> None:
-    translated = producer_settings({"queue.buffering.max.ms": "7", "metadata.broker.list": "a:1"})
+    translated = librdkafka_settings({"queue.buffering.max.ms": "7", "metadata.broker.list": "a:1"}, "producer")
 
     assert translated.settings == {"bootstrap.servers": "a:1", "linger.ms": "7"}
 
 
 def test_a_setting_of_another_kind_of_client_is_passed_over() -> None:
-    assert consumer_settings({"linger.ms": "x", "value.serializer": "y"}).problems == ()
+    assert librdkafka_settings({"linger.ms": "x", "value.serializer": "y"}, "consumer").problems == ()
 
 
 def test_references_are_checked_for_syntax_only_until_they_are_resolved() -> None:
     sample = {"linger.ms": "${env:LINGER}", "acks": "${env:ACKS}", "security.protocol": "${env:PROTOCOL}"}
     values = {"${env:LINGER}": "7", "${env:ACKS}": "all", "${env:PROTOCOL}": "plaintext"}
 
-    early, late = producer_settings(sample), producer_settings(sample, values.__getitem__)
+    early, late = librdkafka_settings(sample, "producer"), librdkafka_settings(sample, "producer", values.__getitem__)
 
     assert early.problems == ()
     assert early.settings["linger.ms"] == "${env:LINGER}"
@@ -407,7 +411,7 @@ def test_references_are_checked_for_syntax_only_until_they_are_resolved() -> Non
 
 
 def test_an_invalid_reference_is_reported_without_its_content() -> None:
-    (problem,) = consumer_settings({"sasl.jaas.config": "${evn:HUSH-HUSH}"}).problems
+    (problem,) = librdkafka_settings({"sasl.jaas.config": "${evn:HUSH-HUSH}"}, "consumer").problems
 
     assert problem.code == "secret-reference"
     assert "(did you mean 'env'?)" in problem.message
@@ -418,20 +422,14 @@ def test_a_translation_prints_no_secret() -> None:
     jaas = 'a.PlainLoginModule required username="u" password="HUSH";'
     sample = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
 
-    translated = consumer_settings(sample)
+    translated = librdkafka_settings(sample, "consumer")
 
     assert translated.settings["sasl.password"] == "HUSH"
     assert "HUSH" not in repr(translated)
 
 
-def test_list_settings_begin_with_java_s() -> None:
-    names = list_settings()
-
-    assert names[: len(TABLE)] == tuple(TABLE)
-    assert "queued.min.messages" in names
-
-
-NAMES = st.sampled_from([n for n in list_settings() if n not in ("plugin.library.paths", "builtin.features")])
+ALL = (*TABLE, *sorted(all_properties()))
+NAMES = st.sampled_from([n for n in ALL if n not in ("plugin.library.paths", "builtin.features")])
 TEXTS = st.one_of(
     st.sampled_from(["", "0", "1", "-1", "true", "none", "PLAIN", "SASL_SSL", "x", "${env:X}", str(DATA / "ca.pem")]),
     st.text(max_size=8),
@@ -441,7 +439,7 @@ TEXTS = st.one_of(
 @given(st.dictionaries(NAMES, TEXTS, max_size=6))
 @settings(max_examples=200, deadline=None)
 def test_no_properties_make_a_translation_fail(properties: dict[str, str]) -> None:
-    for make in MAKE.values():
-        translated = make(properties)
+    for client in CLIENT_KINDS:
+        translated = librdkafka_settings(properties, client)
 
-        assert set(translated.settings) <= {t.name for r in TABLE.values() for t in r.targets} | set(list_settings())
+        assert set(translated.settings) <= {t.name for r in TABLE.values() for t in r.targets} | {*ALL}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kdsl.client_settings import machine
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.to_java import java_settings
-from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, consumer_settings, producer_settings
+from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK, librdkafka_settings
 from kdsl.client_settings.token_callback import TokenCallback
 from kdsl.client_settings.token_errors import TokenError
 from tests.client_settings.installed import create
@@ -116,7 +116,9 @@ def test_a_function_without_a_token_is_named_in_error_and_log_but_not_what_it_sa
     ],
 )
 def test_a_client_without_a_first_token_is_not_created(provider: str, reason: str) -> None:
-    problems = consumer_settings({**OAUTH, "sasl.oauthbearer.token.provider": provider}, machine=ThisMachine()).problems
+    problems = librdkafka_settings(
+        {**OAUTH, "sasl.oauthbearer.token.provider": provider}, "consumer", machine=Machine()
+    ).problems
 
     assert [(reason in problem.message, problem.code) for problem in problems] == [(True, "sasl-login")]
 
@@ -125,7 +127,7 @@ def test_the_token_of_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     file = tmp_path / "the token"
     file.write_text(f"{JWT}\n")
     settings = {**OAUTH, "sasl.oauthbearer.token.endpoint.url": file.as_uri().replace("file:", "FILE:")}
-    callback = consumer_settings(settings, machine=ThisMachine()).client_config()[TOKEN_CALLBACK]
+    callback = librdkafka_settings(settings, "consumer", machine=Machine()).client_config()[TOKEN_CALLBACK]
 
     assert callback(None)[0] == JWT
     file.write_text(make_anonymous())
@@ -139,7 +141,7 @@ def test_clients_call_for_tokens_and_send_the_extensions() -> None:
         "sasl.oauthbearer.extensions": "traceId=7,cluster=a",
         "sasl.jaas.config": "a.b.OAuthBearerLoginModule required scope=orders;",
     }
-    translated = producer_settings(settings, machine=ThisMachine())
+    translated = librdkafka_settings(settings, "producer", machine=Machine())
     config = translated.client_config()
 
     assert translated.problems == ()
@@ -158,7 +160,7 @@ def test_a_provider_that_fails_while_its_last_token_is_valid_fails_no_task(monke
         now = time.time() + seconds
         with monkeypatch.context() as clock:
             clock.setattr(time, "time", lambda: now)
-            return [problem.code for problem in producer_settings(settings, machine=ThisMachine()).problems]
+            return [problem.code for problem in librdkafka_settings(settings, "producer", machine=Machine()).problems]
 
     assert [translate(seconds) for seconds in (0, 1, 2)] == [[], [], []]
     assert len(ASKED) == 1
@@ -168,7 +170,7 @@ def test_a_provider_that_fails_while_its_last_token_is_valid_fails_no_task(monke
 
 
 def test_nothing_is_created_while_planning() -> None:
-    translated = consumer_settings({**OAUTH, "sasl.oauthbearer.token.provider": "no.such:module"})
+    translated = librdkafka_settings({**OAUTH, "sasl.oauthbearer.token.provider": "no.such:module"}, "consumer")
 
     assert translated.problems == ()
     assert TOKEN_CALLBACK not in translated.client_config()

@@ -255,6 +255,23 @@ def test_the_schema_inside_messages_determines_the_types(changes: bool, tmp_path
     assert decoded.rows[0]["price"].as_py() == Decimal("1234.5")
 
 
+def test_the_last_schema_inside_messages_that_is_not_null_decides() -> None:
+    schemas = [{"type": "struct", "fields": [field("id", kind)]} for kind in ("int32", "int64")]
+    rows = [*({"schema": schema, "payload": {"id": 1}} for schema in schemas), {"schema": None, "payload": {"id": 2}}]
+
+    side = infer_side([json.dumps(row).encode() for row in rows], NOWHERE, None, "value")
+
+    assert (side.format, side.columns) == (Json(schema_include=True), (ColumnDef("id", t.BigInt()),))
+    assert side.notes[-1] == "the messages have 2 schemas; the table is that of the last message"
+
+
+def test_rows_with_columns_schema_and_payload_are_plain_rows() -> None:
+    for row in ({"schema": "v1", "payload": {"id": 1}}, {"schema": {"type": "struct"}, "payload": {"id": 1}, "n": 2}):
+        side = infer_side([json.dumps(row).encode()], NOWHERE, None, "value")
+
+        assert (side.format, [c.name for c in side.columns]) == (Json(), list(row))
+
+
 def test_the_setting_that_writes_most_times_is_taken() -> None:
     fields = [field(name, "int64", "org.apache.kafka.connect.data.Timestamp") for name in ("a", "b")]
     fields.append(field("c", "int64", "io.debezium.time.MicroTimestamp"))

@@ -390,7 +390,7 @@ def test_messages_of_another_format_are_explained() -> None:
     assert message.endswith("they look like canal-json")
     right = CanalJson()
     assert explain_bad_batch(right, encode(documents), observe(right, documents)) is None
-    assert suggest_format(encode([b"x", b"y"])) is None
+    assert suggest_format([b"x", b"y"]) is None
 
 
 @pytest.mark.parametrize(
@@ -403,9 +403,9 @@ def test_messages_of_another_format_are_explained() -> None:
     ],
 )
 def test_a_format_is_suggested_for_messages(document: Any, identifier: str) -> None:
-    suggested = suggest_format(encode([document] * 3))
-    assert suggested is not None
-    assert suggested.identifier == identifier
+    suggestion = suggest_format([json.dumps(document).encode()] * 3)
+    assert suggestion is not None
+    assert suggestion[0].identifier == identifier
 
 
 def test_scalars_as_strings_are_as_they_are_spelled() -> None:

@@ -56,12 +56,12 @@ def test_the_provider_works_in_a_table(tmp_path: Path) -> None:
     (tmp_path / "keyring.json").write_text('{"shop": {"password": "HUSH"}}')
     (tmp_path / "program.py").write_text(
         f"{other_code(PROVIDER, 'python')}\n"
-        "from kdsl.client_settings.to_librdkafka import consumer_settings\n"
+        "from kdsl.client_settings.to_librdkafka import librdkafka_settings\n"
         "from kdsl.resolve import problems\n"
         "from kdsl.secrets import resolve\n"
         "assert not problems(Orders.as_table().definition, 'read')\n"
         "assert 'HUSH' not in repr(shop)\n"
-        "print(consumer_settings(shop.settings(), resolve).settings['sasl.password'])\n"
+        "print(librdkafka_settings(shop.settings(), 'consumer', resolve).settings['sasl.password'])\n"
     )
 
     assert run_python(tmp_path, "program.py", KEYRING=str(tmp_path / "keyring.json")) == "HUSH\n"

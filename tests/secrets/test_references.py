@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from kdsl import AvroConfluent, Cluster, Col, Json, KafkaTable, Registry
 from kdsl.changelog import jdbc
 from kdsl.client_settings.properties import Value
-from kdsl.client_settings.to_librdkafka import consumer_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.errors import KdslError, SecretError
 from kdsl.load import tables
 from kdsl.plan.text import plan_text
@@ -427,7 +427,7 @@ def seen_of_a_cluster(cluster: Cluster, *, tables_too: bool) -> list[str]:
         lambda: pickle.dumps(cluster.split_literals()[0]),
         lambda: cluster.check_references(), lambda: cluster.kdsl_settings, lambda: copy.deepcopy(cluster),
     ]  # fmt: skip
-    things += [lambda: cluster.java("consumer"), lambda: consumer_settings(cluster.settings())]
+    things += [lambda: cluster.java("consumer"), lambda: librdkafka_settings(cluster.settings(), "consumer")]
     if cluster.registry is not None:
         registry = cluster.registry
         things += [lambda: read_settings(registry), lambda: RegistryClient(registry)]

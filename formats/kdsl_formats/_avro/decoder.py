@@ -40,10 +40,6 @@ class AvroDecoder:
 
     If two schemas cannot be resolved, each record that meets the mismatch is bad, as in Java; that alone raises no
     error.
-
-    Raises:
-        AvroTypeError: A schema is invalid; the table's has no field for a column, or one whose type or default does not
-            fit; or the schemas have too many types.
     """
 
     def __init__(

@@ -26,9 +26,6 @@ class AvroEncoder:
         exact_units: Whether a time or timestamp is written in the unit of its logical type; otherwise always in
             milliseconds, as in Flink.
         min_batch: Fewer rows than this are written one by one.
-
-    Raises:
-        AvroTypeError: The schema is invalid, or cannot hold the row's types.
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, min_batch: int = MIN_BATCH) -> None:

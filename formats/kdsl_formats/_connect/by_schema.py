@@ -20,44 +20,14 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._connect.messages import schema_in, split_head
-from kdsl_formats._connect.schemas import fields_of, table_of_schema
+from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
 from kdsl_formats._connect.wires import Modes, wire_of
 from kdsl_formats._text import writing
 
+NO_SCHEMA = "the message has no schema of a row"
+"""The error of messages that do not hold their schema."""
 _MAX_SCHEMAS = 64
 _EXACT = 2**53  # doubles hold every integer up to here
-_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
-
-
-@attrs.frozen
-class SchemaTypes:
-    """What a schema says about the columns of a table.
-
-    Attributes:
-        types: The types by name; nested values are STRING.
-        modes: How the values look.
-    """
-
-    types: Mapping[str, t.DataType]
-    modes: Modes
-
-
-def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
-    """The nullable column types of a schema's fields, and the modes that it implies; nested types become STRING.
-
-    Args:
-        schema: The schema of Kafka Connect.
-        members: The members of the payload that are rows, the row before a change first; the last one that the schema
-            has is read. Empty if the payload itself is a row.
-    """
-    if members:
-        by_name = {f["field"]: f for f in fields_of(schema)}
-        schema = next((by_name[name] for name in reversed(members) if name in by_name), None)
-    table = table_of_schema(schema)
-    if table is None:
-        raise ValueError("the message has no schema of a row")
-    types = {f.name: t.STRING if isinstance(f.type, _NESTED) else f.type.as_nullable() for f in table.row.fields}
-    return SchemaTypes(types, table.modes)
 
 
 class SchemaReadingDecoder:
@@ -66,7 +36,7 @@ class SchemaReadingDecoder:
     Args:
         row: The type of the rows. It holds what the schemas say (`kdsl.types.widening.join`).
         make: Makes a decoder of messages with the payload, for a row type and settings.
-        members: See `types_of_schema`.
+        members: See `table_of_schema`.
         metadata: The Arrow types of the pieces of metadata that the decoders give.
         ignore: Whether messages without a schema of rows produce no rows, instead of an error.
     """
@@ -196,30 +166,26 @@ class SchemaReadingDecoder:
 
     def _reader(self, schema: Any) -> _MessageReader | str:
         """Return what reads the messages of a schema, or why it is not one of rows; errors of `make` are raised."""
-        try:
-            schema_types = types_of_schema(schema, self._members)
-        except ValueError as e:
-            return str(e)
-        return _MessageReader(self._row, schema_types, self._make)
+        table = table_of_schema(schema, self._members)
+        return NO_SCHEMA if table is None else _MessageReader(self._row, table, self._make)
 
 
 class _MessageReader:
     """Reads messages of one schema into rows of a wider type."""
 
-    def __init__(self, row: t.Row, schema_types: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:
+    def __init__(self, row: t.Row, table: SchemaTable, make: Callable[[t.Row, Modes], Decoder]) -> None:
         """Make the decoder for the types of the schema (`_read_type`); errors of `make` are raised."""
         self._row = row
         self._type = arrow_type(row)
         narrow = tuple(
-            attrs.evolve(f, type=_read_type(f.type, schema_types.types.get(f.name), schema_types.modes))
-            for f in row.fields
+            attrs.evolve(f, type=_read_type(f.type, table.types.get(f.name), table.modes)) for f in row.fields
         )
         self._widened = [
             (i, of.type, to.type)
             for i, (of, to) in enumerate(zip(narrow, row.fields, strict=True))
             if arrow_type(of.type) != arrow_type(to.type)
         ]
-        self._decoder = make(t.Row(narrow), schema_types.modes)
+        self._decoder = make(t.Row(narrow), table.modes)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages of the schema, and widen their columns; `lossy` counts integers that a DOUBLE cannot hold."""

@@ -15,7 +15,7 @@ from kdsl_formats._connect.wires import Dates, Decimals, Modes, TimeMode, Times,
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium.time."
 DECIMAL, VARIABLE = f"{CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
 PRECISION = "connect.decimal.precision"
-_IMAGES = ("after", "before")
+_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
 _SIMPLE: Mapping[type[t.DataType], str] = {
     t.Boolean: "boolean", t.TinyInt: "int8", t.SmallInt: "int16", t.Int: "int32", t.BigInt: "int64", t.Float: "float",
     t.Double: "double", t.Binary: "bytes", t.VarBinary: "bytes",
@@ -141,58 +141,6 @@ def _time_schema(kind: str, name: str, modes: Modes) -> dict[str, Any]:
 
 
 @attrs.frozen
-class InlineRows:
-    """The rows in messages that contain their schema.
-
-    Attributes:
-        schema: The schema of the rows in the last message.
-        rows: The rows; of changes those before and after them.
-        schemas: How many different schemas the messages have.
-    """
-
-    schema: Mapping[str, Any]
-    rows: tuple[Mapping[str, Any], ...]
-    schemas: int
-
-    @property
-    def replaced_nulls(self) -> Mapping[str, Any]:
-        """The defaults of optional fields that are never null in the rows, by field; without those that are null."""
-        return {
-            field["field"]: field["default"]
-            for field in fields_of(self.schema)
-            if field.get("optional")
-            and field.get("default") is not None
-            and all(row.get(field["field"], field["default"]) is not None for row in self.rows)
-        }
-
-
-def find_inline_rows(messages: Sequence[Mapping[str, Any]], *, changes: bool) -> InlineRows | None:
-    """Find the rows in messages, and their schema.
-
-    None if there are no messages, one does not have exactly the members schema and payload, all schemas are null, or
-    that of the last message is not an object.
-
-    Args:
-        messages: The messages.
-        changes: Whether they are Debezium's changes.
-    """
-    if not messages or any(set(message) != {"schema", "payload"} for message in messages):
-        return None
-    schemas = [message["schema"] for message in messages if isinstance(message["schema"], Mapping)]
-    if not schemas:
-        return None
-    schema: Mapping[str, Any] | None = schemas[-1]
-    if changes:
-        schema = next((field for field in fields_of(schema) if field["field"] in _IMAGES), None)
-    if schema is None:
-        return None
-    payloads = [message["payload"] for message in messages if isinstance(message["payload"], Mapping)]
-    rows = [payload.get(image) for payload in payloads for image in _IMAGES] if changes else payloads
-    different = len({repr(one) for one in schemas})
-    return InlineRows(schema, tuple(row for row in rows if isinstance(row, Mapping)), different)
-
-
-@attrs.frozen
 class SchemaTable:
     """A table that can hold the rows of a schema.
 
@@ -200,11 +148,15 @@ class SchemaTable:
         row: The columns.
         modes: The connector settings that write such values.
         notes: Hints for readers of the table declaration.
+        types: The types of the columns by name, as observers infer them: nullable, and nested ones are STRING.
+        defaults: The defaults of optional fields by name, without those that are null.
     """
 
     row: t.Row
     modes: Modes
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    types: Mapping[str, t.DataType]
+    defaults: Mapping[str, Any]
 
 
 def fields_of(schema: Any) -> list[Mapping[str, Any]]:
@@ -218,11 +170,19 @@ def fields_of(schema: Any) -> list[Mapping[str, Any]]:
     return [f for f in fields if isinstance(f, Mapping) and isinstance(f.get("field"), str)]
 
 
-def table_of_schema(schema: Any) -> SchemaTable | None:
+def table_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTable | None:
     """The table that a schema describes; None if it does not describe rows with at least one field, or is invalid.
 
     Optional fields are nullable. Times that the most frequent setting does not write stay numbers or strings.
+
+    Args:
+        schema: The schema of Kafka Connect.
+        members: The members of the payload that are rows, the row before a change first; the last one that the schema
+            has is read. Empty if the payload itself is a row.
     """
+    if members:
+        by_name = {f["field"]: f for f in fields_of(schema)}
+        schema = next((by_name[name] for name in reversed(members) if name in by_name), None)
     names = _schema_names(schema)
     modes = Modes("precise" if {DECIMAL, VARIABLE}.intersection(names) else None, _most_frequent_mode(names))
     reader = _SchemaReader(modes)
@@ -230,7 +190,12 @@ def table_of_schema(schema: Any) -> SchemaTable | None:
         row = reader.read_column(schema, "")
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
-    return SchemaTable(row, modes, tuple(reader.notes)) if isinstance(row, t.Row) and row.fields else None
+    if not isinstance(row, t.Row) or not row.fields:
+        return None
+    types = {f.name: t.STRING if isinstance(f.type, _NESTED) else f.type.as_nullable() for f in row.fields}
+    optional = [f for f in fields_of(schema) if f.get("optional") and f.get("default") is not None]
+    defaults = {f["field"]: f["default"] for f in optional}
+    return SchemaTable(row, modes, tuple(reader.notes), types, defaults)
 
 
 def _schema_names(schema: Any, depth: int = 0) -> list[str]:

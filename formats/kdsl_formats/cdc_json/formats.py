@@ -88,10 +88,22 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
         """An observer of changes; messages with errors are bad for it even if the options ignore parse errors."""
-        rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
-        reader = ChangeReader(rules, self.type_declarations())
-        reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        reader = self.message_reader(use)
+        reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), reader.rules.value_rules)
         return ChangeObserver(reference, reader)
+
+    def message_reader(self, use: Use = ALONE, *, declaring: bool = False) -> ChangeReader:
+        """What reads the changes in single messages; those with errors are bad even if the options ignore parse errors.
+
+        Args:
+            use: The primary key decides which rows changes need.
+            declaring: Whether a table is to be declared from the rows, whatever table the changes name. Then changes
+                without the row before them and truncates are not bad, as reading the table back says what to do about
+                them; schemas in messages may be null; rows with only the members that changed get the others of the row
+                after the change; and strings of Canal are numbers where it says so.
+        """
+        rules = self.reading_observed().change_rules(t.Row(()), use)
+        return ChangeReader(rules, self.type_declarations(), declaring=declaring)
 
     def type_declarations(self) -> DeclaredTypes | None:
         """How messages say the types of columns; None where these are inferred from values."""

@@ -15,8 +15,8 @@ from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
 from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, slices
-from kdsl_formats._connect.by_schema import SchemaTypes
 from kdsl_formats._connect.messages import head_of
+from kdsl_formats._connect.schemas import SchemaTable
 from kdsl_formats._connect.wires import Modes
 from kdsl_formats.cdc_json.reference_observer import ChangeReader
 from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, is_null, locate_rows
@@ -110,7 +110,7 @@ class ChangeObserver:
         self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
         self._source = ObjectFinder(self._inner, all_needed=False, min_batch=min_batch)
         self._tables: dict[Any, TableObserver] = {}
-        self._heads: dict[bytes, SchemaTypes] = {}
+        self._heads: dict[bytes, SchemaTable] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
         """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
@@ -160,12 +160,13 @@ class ChangeObserver:
         if head is None:
             return None
         try:
-            schema_types = self.reader.schemas.read(message, parse_only(message))
+            schema = self.reader.schemas.read(message, parse_only(message))
         except ValueError:
             return None
+        assert schema is not None  # it is required
         if len(self._heads) >= _HEADS:
             del self._heads[next(iter(self._heads))]
-        self._heads[head] = schema_types
+        self._heads[head] = schema
         return head
 
     def _observe_payloads(
@@ -193,7 +194,7 @@ class ChangeObserver:
         left: Mask,
         which: Mask,
         head: bytes,
-        schema_types: SchemaTypes | None,
+        schema: SchemaTable | None,
     ) -> None:
         """Settle messages without rows, and those of each table in rounds (`settle_table`) unless they are few.
 
@@ -206,7 +207,7 @@ class ChangeObserver:
             left: Which messages are not settled; changed.
             which: Which of `changes` may be settled now.
             head: What these begin with, where they hold their schema.
-            schema_types: What that schema says; None where messages do not hold their schema.
+            schema: The table of that schema; None where messages do not hold their schema.
         """
         buffer = MessageBuffer.of(changes, self._scratch)
         spans, good = trim_documents(buffer, which)
@@ -230,7 +231,7 @@ class ChangeObserver:
         images = _images_of(locations)
         tables: dict[TableId, list[tuple[_Statement, Indices]]] = {}
         for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
-            what = self._read_statement(key, head, schema_types)
+            what = self._read_statement(key, head, schema)
             if what is not None:
                 tables.setdefault(what.table, []).append((what, group))
         for table, groups in tables.items():
@@ -263,14 +264,14 @@ class ChangeObserver:
         return plain, parts
 
     def _read_statement(
-        self, key: tuple[bytes | None, ...], head: bytes, schema_types: SchemaTypes | None
+        self, key: tuple[bytes | None, ...], head: bytes, schema: SchemaTable | None
     ) -> _Statement | None:
         """Return what changes say about their table, without storing it; None where the reference has to look.
 
         Args:
             key: The parts of the table id, and the members that say more as they are spelled.
             head: What the messages begin with, where they hold their schema.
-            schema_types: What that schema says.
+            schema: The table of that schema.
         """
         count = len(self._rules.dialect.table_id)
         types: Mapping[str, t.DataType] | None
@@ -280,17 +281,15 @@ class ChangeObserver:
             spelled = {
                 name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
             }
-            if schema_types is not None:
-                types, modes = schema_types.types, schema_types.modes
+            if schema is not None:
+                types, modes = schema.types, schema.modes
             else:
                 types, modes = self.reader.read_types(spelled, []), self._rules.modes
                 primary_key = self.reader.primary_key_of(spelled)
         except ValueError:
             return None
         inference = self.reference.inference
-        if schema_types is not None and (
-            inference.as_strings or not inference.fixed.keys().isdisjoint(schema_types.types)
-        ):
+        if schema is not None and (inference.as_strings or not inference.fixed.keys().isdisjoint(schema.types)):
             return None
         if types is not None:
             fixed = inference.fixed

@@ -11,12 +11,15 @@ from kdsl.formats import TableId
 from kdsl.shown_values import quote_value, show_value
 from kdsl.types import model as t
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, ReferenceChangeDecoder
+from kdsl_formats.cdc_json.source_types import parse_numbers
 from kdsl_formats.json.document import Integer, parse_only
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_decoder import PAYLOAD
 from kdsl_formats.json.reference_observer import SchemaReader, Shown
 
 Row = dict[str, Any]
+_ANY_KEY = ("",)
+"""Tables with a key also read changes without the row before them."""
 
 
 @attrs.frozen
@@ -38,55 +41,44 @@ class ChangeReader:
     Args:
         rules: How the decoder reads them; the row is ignored.
         types: How messages say types; None where columns are inferred from values.
+        declaring: Whether a table is to be declared, see `ChangeJson.message_reader`.
     """
 
-    def __init__(self, rules: ChangeReadingRules, types: DeclaredTypes | None = None) -> None:
+    def __init__(
+        self, rules: ChangeReadingRules, types: DeclaredTypes | None = None, *, declaring: bool = False
+    ) -> None:
+        if declaring:
+            rules = attrs.evolve(rules, keyed=_ANY_KEY, skip_truncate=True)
         key = t.Row(tuple(t.Field(name, t.STRING) for name in rules.keyed))
         self.rules = attrs.evolve(rules, row=key, metadata=(), ignore_parse_errors=False)
         self._structure = ReferenceChangeDecoder(self.rules)
         self.types = types
-        self.schemas = SchemaReader(rules.dialect.members) if rules.payload else None
+        self._declaring = declaring
+        self.schemas = SchemaReader(rules.dialect.members, required=not declaring) if rules.payload else None
 
     def __call__(self, message: bytes) -> Shown | None:
         """Return the table of a message and its rows, before and after its changes; None if it has no rows.
 
         Schemas in messages are cached.
         """
-        change = self._read_change(message)
-        if change is None:
-            return None
-        schema_types = None
-        if self.schemas is not None:
-            schema_types = self.schemas.read(message, change)
-            change = change[PAYLOAD]
-        whole, parts = self._images(change)
-        rows = [*whole, *parts]
-        table = self.table_of(change)
-        if schema_types is not None:
-            return Shown(table, rows, schema_types.types, modes=schema_types.modes)
-        types = self.read_types(change, rows)
-        return Shown(table, rows, types, self.primary_key_of(change), len(whole))
-
-    def _read_change(self, message: bytes) -> Row | None:
-        """Read the document of a change with rows; None of a message without rows. ValueError if it cannot be read."""
         document = parse_only(message)
         if not list(self._structure.read_document(document)):
             return None
-        change: Row = self._structure.single_element(document)
-        return change
-
-    def read_images(self, message: bytes) -> tuple[Row, list[Row]]:
-        """Return the change in a message, whatever its table, and the rows before and after it.
-
-        Members that are only in the row after the change are also in the one before it. A message without rows gives
-        none.
-        """
-        change = self._read_change(message)
-        if change is None:
-            return {}, []
-        change = change[PAYLOAD] if self.rules.payload else change
+        change = self._structure.single_element(document)
+        schema = None
+        if self.schemas is not None:
+            schema = self.schemas.read(message, change)
+            change = change[PAYLOAD]
         whole, parts = self._images(change)
-        return change, [*whole, *({**row, **part} for row, part in zip(whole, parts, strict=False))]
+        if self._declaring:
+            rows = [*whole, *({**row, **part} for row, part in zip(whole, parts, strict=False))]
+            return Shown((), [parse_numbers(row, change.get("sqlType")) for row in rows], schema=schema)
+        rows = [*whole, *parts]
+        table = self.table_of(change)
+        if schema is not None:
+            return Shown(table, rows, schema.types, schema=schema)
+        types = self.read_types(change, rows)
+        return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
         """The rows of a change that are whole, and those that may have only some members; other values are left out.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 import attrs
 
 from kdsl.types import model as t
 from kdsl.types.parse import MAX_PRECISION
+from kdsl_formats.json.document import Fractional, Integer
 
 _JDBC: Mapping[int, t.DataType] = {
     -7: t.Boolean(), 16: t.Boolean(), -6: t.TinyInt(), 5: t.SmallInt(), 4: t.Int(), -5: t.BigInt(),
@@ -24,6 +27,7 @@ _INTEGERS: Mapping[str, tuple[t.DataType, t.DataType]] = {  # signed and unsigne
     "integer": (t.Int(), t.BigInt()),
     "bigint": (t.BigInt(), t.Decimal(20, 0)),
 }
+_INTEGER_CODES, _FRACTIONAL_CODES = (-6, -5, 4, 5), (6, 7, 8)
 _BITS = 63  # that a BIGINT holds without a sign
 _UNSIGNED_BITS = t.Decimal(20, 0)
 
@@ -31,6 +35,26 @@ _UNSIGNED_BITS = t.Decimal(20, 0)
 def type_of_jdbc(code: int) -> t.DataType:
     """The type of a number of ``java.sql.Types``; those that are not known are STRING."""
     return _JDBC.get(code, t.STRING)
+
+
+def parse_numbers(row: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
+    """Convert a row of Canal, whose values are all strings, to one with numbers for the database's numeric columns.
+
+    ``codes`` are the numbers of JDBC's types by column; columns without one, or all if it is not a dict, stay strings,
+    and so do strings that are not such numbers.
+    """
+    return {name: _parse_number(row[name], codes.get(name)) for name in row} if isinstance(codes, dict) else row
+
+
+def _parse_number(value: Any, code: Any) -> Any:
+    """Convert a string to a number as JSON would spell it, because rows of other tools have numbers of JSON."""
+    number = int(code) if isinstance(code, Integer) else None
+    with suppress(ValueError):
+        if type(value) is str and number in _INTEGER_CODES:
+            return Integer(int(value))
+        if type(value) is str and number in _FRACTIONAL_CODES:
+            return Fractional(float(value))
+    return value
 
 
 @attrs.frozen

@@ -121,11 +121,7 @@ def count_values(values: int) -> str:
 
 
 class _RowReader:
-    """Reads the first row of a string, value by value.
-
-    Raises:
-        ValueError: The string is empty, or has only comments and blanks and the dialect skips them.
-    """
+    """Reads the first row of a string, value by value."""
 
     def __init__(self, text: str, dialect: Dialect) -> None:
         """Start at the row, after comments and blanks if the dialect skips them."""

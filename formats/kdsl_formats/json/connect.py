@@ -5,12 +5,8 @@ from __future__ import annotations
 from kdsl_formats._connect.schemas import (
     DECIMAL,
     PRECISION,
-    InlineRows,
-    SchemaTable,
     connect_schema,
     describe_replaced_nulls,
-    find_inline_rows,
-    table_of_schema,
 )
 from kdsl_formats._connect.values import FIRST_DAY, MICROS, MILLIS, NANOS, infinite_of
 
@@ -21,11 +17,7 @@ __all__ = [
     "MILLIS",
     "NANOS",
     "PRECISION",
-    "InlineRows",
-    "SchemaTable",
     "connect_schema",
     "describe_replaced_nulls",
-    "find_inline_rows",
     "infinite_of",
-    "table_of_schema",
 ]

@@ -41,6 +41,17 @@ class Fractional(str):
     __slots__ = ()
 
 
+def to_number(value: Any) -> Any:
+    """The number of Python that a JSON number, as it was spelled, stands for; other values stay."""
+    match value:
+        case Integer():
+            return int(value)
+        case Fractional():
+            return float(value)
+        case _:
+            return value
+
+
 class Empty(ValueError):  # noqa: N818 - not always an error
     """There is no document: the message is empty or contains only blanks."""
 

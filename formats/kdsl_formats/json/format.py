@@ -372,12 +372,22 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
 
         The observer of a message key finds no table ids.
         """
-        inference = self.inference_rules(max_columns=max_columns)
-        if use.side == "value" and self.table_id_fields:
-            inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))
+        reader = self.message_reader(use)
+        inference = attrs.evolve(self.inference_rules(max_columns=max_columns), id_fields=reader.id_fields)
+        return JsonObserver(ReferenceObserver(reader, inference, reader.rules))
+
+    def message_reader(self, use: Use = ALONE, *, declaring: bool = False) -> RowReader:
+        """What reads the rows in single messages; messages with errors are bad even if the options ignore parse errors.
+
+        Args:
+            use: The reader of a message key finds no table ids.
+            declaring: Whether a table is to be declared from the rows. Then there are no table ids either, and schemas
+                in messages may be null.
+        """
+        with_ids = use.side == "value" and not declaring
         rules = attrs.evolve(self.reading_observed().reading_rules(), ignore_parse_errors=False)
-        read = RowReader(inference, rules, null_is_tombstone=self.null_is_tombstone)
-        return JsonObserver(ReferenceObserver(read, inference, rules))
+        ids = split_id_fields(self.table_id_fields) if with_ids else ()
+        return RowReader(rules, ids, null_is_tombstone=self.null_is_tombstone, declaring=declaring)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer, without the members of the table id."""

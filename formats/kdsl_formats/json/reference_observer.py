@@ -20,8 +20,9 @@ from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
 from kdsl_formats._columns.arrays import Indices
-from kdsl_formats._connect.by_schema import SchemaTypes, types_of_schema
+from kdsl_formats._connect.by_schema import NO_SCHEMA
 from kdsl_formats._connect.messages import head_of
+from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
 from kdsl_formats.json.document import Empty, Fractional, Integer, parse_only
@@ -47,7 +48,7 @@ class Shown:
         types: The types of columns, where the message says them; it says those of all its columns then.
         primary_key: The names of the key columns, where the message says them.
         keyed_rows: How many of the rows, the first ones, must have a primary key.
-        modes: How values look, where the message holds its schema, by which it is read; None of other messages.
+        schema: The table of the schema that the message holds, by which it is read; None of other messages.
     """
 
     table: TableId
@@ -55,7 +56,7 @@ class Shown:
     types: Mapping[str, t.DataType] | None = None
     primary_key: tuple[str, ...] = ()
     keyed_rows: int = 0
-    modes: Modes | None = None
+    schema: SchemaTable | None = None
 
 
 class TableGrowth:
@@ -284,8 +285,8 @@ class ReferenceObserver:
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
         """The type of a value that is not null; None where the known type of its column holds it. Reads `growth`."""
         fixed = self.inference.fixed.get(name)
-        if shown.modes is not None:
-            return self._type_of_schema(shown, fixed, name, value)
+        if shown.schema is not None:
+            return self._type_of_schema(shown.schema, fixed, name, value)
         if fixed is not None:
             self._check_fits(value, fixed)
             return fixed
@@ -303,15 +304,15 @@ class ReferenceObserver:
         self._convert(value, kind)
         return kind
 
-    def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
+    def _type_of_schema(self, schema: SchemaTable, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
         """The type of a value in a message that is read by its schema: the fixed type, or else the declared one.
 
         The latter is STRING for a scalar if scalars are inferred as strings.
         """
-        kind = (shown.types or {}).get(name)
+        kind = schema.types.get(name)
         if kind is None:
             raise FieldError("the schema in the message does not have it")
-        self._check_fits(value, kind, shown.modes or NO_MODES)
+        self._check_fits(value, kind, schema.modes)
         if fixed is not None and not holds(fixed, kind):
             raise FieldError(f"the schema in the message says {kind.spelling}, which {fixed.spelling} does not hold")
         return fixed or self.type_declaration(kind)
@@ -434,63 +435,86 @@ def _is_double(spelled: str) -> bool:
 
 
 class SchemaReader:
-    """The types that messages with their schema say.
+    """The tables that the schemas in messages describe.
 
     Args:
-        members: See `types_of_schema`.
+        members: See `table_of_schema`.
+        required: Whether a message without a schema of rows is bad. Otherwise its schema may also be null, or one of
+            something else, but the message must have no other members than a schema and a payload.
     """
 
-    def __init__(self, members: Sequence[str] = ()) -> None:
-        self._members = members
-        self._known: dict[bytes, SchemaTypes] = {}
+    def __init__(self, members: Sequence[str] = (), *, required: bool = True) -> None:
+        self._members, self._required = members, required
+        self._known: dict[bytes, SchemaTable | None] = {}
 
-    def read(self, message: bytes, document: Any) -> SchemaTypes:
-        """The types that a message, parsed as `document`, says; some are cached by the bytes before the payload."""
+    def read(self, message: bytes, document: Mapping[str, Any]) -> SchemaTable | None:
+        """The table of the schema in a message, parsed as `document`; some are cached by the bytes before the payload.
+
+        None if it is not a schema of rows, and that is not required.
+        """
+        schema = document.get("schema")
+        if not self._required and not (len(document) == 2 and (schema is None or _has_type(schema))):
+            raise ValueError("the message is not a schema and a payload")
         head = head_of(message)
-        schema_types = None if head is None else self._known.get(head)
-        if schema_types is None:
-            schema_types = types_of_schema(document.get("schema"), self._members)
-            if head is not None:
-                if len(self._known) >= _MAX_SCHEMAS:
-                    del self._known[next(iter(self._known))]
-                self._known[head] = schema_types
-        return schema_types
+        if head is not None and head in self._known:
+            return self._known[head]
+        table = table_of_schema(schema, self._members)
+        if table is None and self._required:
+            raise ValueError(NO_SCHEMA)
+        if head is not None:
+            if len(self._known) >= _MAX_SCHEMAS:
+                del self._known[next(iter(self._known))]
+            self._known[head] = table
+        return table
+
+
+def _has_type(schema: Any) -> bool:
+    """Whether a value looks like a schema of Kafka Connect, so that a plain row with a column schema is not one."""
+    return isinstance(schema, dict) and "type" in schema
 
 
 class RowReader:
     """Reads messages that are rows themselves, for a `ReferenceObserver`.
 
     Args:
-        inference: How columns are inferred.
         rules: How the decoder reads messages.
+        id_fields: The members whose values are the table id.
         null_is_tombstone: Whether the JSON value null counts as a message without a row.
+        declaring: Whether a table is to be declared; schemas in messages may then be null.
     """
 
-    def __init__(self, inference: InferenceRules, rules: ReadingRules, *, null_is_tombstone: bool = False) -> None:
-        self._inference = inference
-        self._rules = rules
+    def __init__(
+        self,
+        rules: ReadingRules,
+        id_fields: tuple[str, ...] = (),
+        *,
+        null_is_tombstone: bool = False,
+        declaring: bool = False,
+    ) -> None:
+        self.rules = rules
+        self.id_fields = id_fields
         self._null_is_tombstone = null_is_tombstone
         plain = attrs.evolve(rules, flat=None, ignore_parse_errors=False, fail_on_missing_field=False)
         self._structure = ReferenceDecoder(t.Row(()), plain)
-        self._schemas = SchemaReader()
+        self._schemas = SchemaReader(required=not declaring)
 
     def __call__(self, message: bytes) -> Shown | None:
         """Return the rows of a message and their table; None if it has no rows. Schemas in messages are cached."""
         try:
             document = parse_only(message)
         except Empty:
-            if self._rules.streaming:
+            if self.rules.streaming:
                 raise
             return None
         if self._null_is_tombstone and document is None:
             return None
         self._structure.read_document(document)
-        if self._rules.payload:
+        if self.rules.payload:
             if document[PAYLOAD] is None:
                 return None
-            schema_types = self._schemas.read(message, document)
+            schema = self._schemas.read(message, document)
             row = document[PAYLOAD]
-            return Shown(self.table_of(row), [row], schema_types.types, modes=schema_types.modes)
+            return Shown(self.table_of(row), [row], None if schema is None else schema.types, schema=schema)
         objects = document if isinstance(document, list) else [document]
         objects = [each for each in objects if each is not None]
         if not objects:
@@ -499,12 +523,12 @@ class RowReader:
         if len(tables) > 1:
             names = " and ".join(quote_value(".".join(table)) for table in tables)
             raise FieldError(f"the message has rows of {names}, and may have those of one table only")
-        flat = self._rules.flat
+        flat = self.rules.flat
         return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
 
     def table_of(self, row: Mapping[str, Any]) -> TableId:
         """The table id of a row, empty where the topic is the table; `FieldError` as in `_id_part`."""
-        return tuple(_id_part(row, name) for name in self._inference.id_fields)
+        return tuple(_id_part(row, name) for name in self.id_fields)
 
 
 def _id_part(row: Mapping[str, Any], name: str) -> str:

@@ -143,7 +143,7 @@ def _find_valid_equal(buffer: MessageBuffer, spans: Spans) -> Mask:
 
 
 def _sample_values(buffer: MessageBuffer, spans: Spans) -> list[bytes]:
-    """The bytes of some values, evenly spread from the first to the last."""
+    """The bytes of `_SAMPLE` values, evenly spread from the first to the last; there must be at least one."""
     sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
     values: list[bytes] = _slice_values(buffer, sample).to_pylist()
     return values

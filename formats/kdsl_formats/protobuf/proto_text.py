@@ -172,7 +172,7 @@ def _join_name(scope: str, name: str) -> str:
 
 
 def _spell_span(first: int, last: int, end: int) -> str:
-    """A range of numbers, both included; the number `end` is written as ``max``."""
+    """A range of numbers, both included, or its only number; the last is written as ``max`` if it is `end`."""
     if first == last:
         return str(first)
     return f"{first} to {'max' if last == end else last}"

@@ -143,9 +143,6 @@ class LibrdkafkaInspector:
 
     Args:
         cluster: The cluster.
-
-    Raises:
-        ResolveError: The client settings have errors.
     """
 
     def __init__(self, cluster: Cluster) -> None:

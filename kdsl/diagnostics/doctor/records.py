@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-import orjson
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
@@ -16,7 +14,10 @@ from kdsl.errors import KdslError
 from kdsl.formats import SCHEMA_HEADERS, Side
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.frame_headers import find_last_header
-from kdsl_formats.json.connect import describe_replaced_nulls, find_inline_rows
+from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
+from kdsl_formats.json.connect import describe_replaced_nulls
+from kdsl_formats.suggest import find_rows
 
 _SAMPLE = 50
 """How many records are read."""
@@ -82,23 +83,13 @@ def check_inline_defaults(topic: str, part: Part, records: pa.RecordBatch) -> It
         part: The plan of the values.
         records: Raw records of the topic.
     """
-    if not part.format.has_inline_schemas:
+    chosen = part.format
+    if not isinstance(chosen, Json | DebeziumJson) or not chosen.schema_include:
         return
-    messages = [one for one in map(_parse, records.column("value").to_pylist()) if one is not None]
-    inline = find_inline_rows(messages, changes=not part.format.insert_only)
-    if inline is None or not inline.rows:
-        return
+    messages = [message for message in records.column("value").to_pylist() if message is not None]
+    replaced = find_rows(chosen.message_reader(declaring=True), messages).replaced_nulls
     nullable = {field.name for field in part.row.fields if field.type.nullable}
-    defaults = {name: default for name, default in inline.replaced_nulls.items() if name in nullable}
+    defaults = {name: default for name, default in replaced.items() if name in nullable}
     if defaults:
         message, _, fix = describe_replaced_nulls(defaults, registered=False).partition("; ")
         yield warning(f"values of {topic}", message, fix)
-
-
-def _parse(message: bytes | None) -> Mapping[str, Any] | None:
-    """Return a message that is a JSON object; None for any other."""
-    try:
-        value = orjson.loads(message or b"")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

@@ -33,9 +33,6 @@ class SafeAdminClient(AdminClient):
 
     Args:
         settings: librdkafka's settings. Functions among them must not refer to the client (`weak_callback`).
-
-    Raises:
-        KafkaException: librdkafka refuses the settings.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:

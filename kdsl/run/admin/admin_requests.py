@@ -56,9 +56,6 @@ class AdminRequests:
         timeout: How many seconds a request may take with its retries, ``default.api.timeout.ms``.
         status: What earlier answers and errors say about the cluster.
         view: How fresh the client's view of the cluster is.
-
-    Raises:
-        ResolveError: As for `Cluster.admin`.
     """
 
     def __init__(self, cluster: Cluster, table: str, *, answered: bool) -> None:

@@ -45,11 +45,7 @@ class _Handle:
 
 
 class GroupOffsets:
-    """Reads the committed offsets of groups. It may be shared between threads.
-
-    Raises:
-        KdslError: As for `kdsl.run.ffi.library`.
-    """
+    """Reads the committed offsets of groups. It may be shared between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

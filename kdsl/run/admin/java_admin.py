@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kdsl.callbacks import TopicPartition
-from kdsl.client_settings.to_librdkafka import admin_settings
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError, TopicMissingError
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import (
     FIRST_ANSWER,
-    SETTLING,
     ClusterAdmin,
     OffsetAndEpoch,
+    Position,
     Topic,
-    find_topics,
     topic_id,
 )
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
@@ -61,7 +60,7 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 
     No broker is asked. For Java's client the session and the JVM change as `JavaAdmin` says.
     """
-    refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
+    refused = [p for p in librdkafka_settings(cluster.settings(), "admin").problems if p.severity == "error"]
     if not refused:
         return LibrdkafkaAdmin(cluster, table)
     if is_connect(spark):
@@ -72,28 +71,20 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
     return JavaAdmin(spark, cluster, table)
 
 
-class JavaAdmin:
-    """The admin client of Java's Kafka client (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
+class JavaAdmin(ClusterAdmin):
+    """The admin client of Java's Kafka client.
 
     It attaches the connector's jars to a classic session, sets the JVM's system properties, and opens the client.
 
     Attributes:
-        servers: The cluster's ``bootstrap.servers``.
         client: Java's ``AdminClient``.
         jvm: The JVM that it runs in.
-
-    Raises:
-        ResolveError: The settings have errors, or a reference cannot be resolved here.
-        KdslError: The connector cannot be attached, a JVM lacks a system property or has another value of it, or Java
-            refuses the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
         attach_connector(spark, everywhere=True)
         set_system_properties(spark, cluster, table)
-        self.servers = cluster.bootstrap_servers
-        self._table = table
-        self._timeout = cluster.kdsl_settings.api_timeout_ms / 1000
+        super().__init__(cluster, table)
         self._answered = False
         self.jvm: Any = jvm_of(spark)
         self._clients: Any = self.jvm.org.apache.kafka.clients
@@ -109,16 +100,7 @@ class JavaAdmin:
         """Close the client's connections; garbage collection does so as well. Errors are ignored."""
         self._closing()
 
-    def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
-
-        If all are ``known`` to exist, missing ones are asked for again for `SETTLING` seconds. Errors are those of
-        `result`.
-        """
-        return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
-
-    def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
-        """Describe topics, without those that do not exist."""
+    def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
         futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
         topics = {}
         for name in names:
@@ -130,56 +112,12 @@ class JavaAdmin:
         return topics
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The sorted names of all topics that this user may see (`ClusterAdmin.names`); errors as in `result`."""
+        """See `ClusterAdmin.names`."""
         options = self._clients.admin.ListTopicsOptions().listInternal(internal)
         return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition; errors are those of `_ask_for_offsets`."""
-        offsets = self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.earliest())
-        return {partition: one.offset for partition, one in offsets.items()}
-
-    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, or the last stable offset where ``committed``.
-
-        Errors are those of `_ask_for_offsets`.
-        """
-        return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
-
-    def log_ends(
-        self, partitions: Iterable[TopicPartition], *, committed: bool
-    ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_ask_for_offsets`."""
-        return self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
-
-    def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older than a time; None if there is none.
-
-        The time is in milliseconds since 1970. Errors are those of `_ask_for_offsets`.
-        """
-        offsets = self._ask_for_offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
-        return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
-
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that a consumer group has committed; partitions without one are left out.
-
-        Without partitions nothing is requested.
-        """
-        wanted = list(partitions)
-        if not wanted:
-            return {}
-        options = self._clients.admin.ListConsumerGroupOffsetsOptions()
-        options = options.topicPartitions(self.java_list([self._create_java_partition(p) for p in wanted]))
-        offsets = self._group_offsets(group, options)
-        # Java's client leaves out the offsets of topics that this user may not see, but not their descriptions' errors.
-        self._describe_topics(sorted({topic for topic, _ in set(wanted) - offsets.keys()}))
-        return offsets
-
     def groups(self) -> list[str]:
-        """The sorted ids of all consumer groups that this user may see.
-
-        The groups of brokers that refuse or do not answer are left out; the first such error is logged as a warning.
-        """
+        """See `ClusterAdmin.groups`."""
         listing, what = self.client.listConsumerGroups(), "the list of groups"
         groups = self.result(listing.valid(), what)
         for error in self.elements(self.result(listing.errors(), what))[:1]:
@@ -187,21 +125,11 @@ class JavaAdmin:
             log.warning("%s: the groups of a broker are missing from the list: %s", self._table, reason)
         return sorted(str(group.groupId()) for group in self.elements(groups))
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty if there is no such group.
-
-        Errors are those of `_group_offsets`.
-        """
-        return self._group_offsets(group)
-
-    def _group_offsets(self, group: str, *options: Any) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets of a group by partition, where it has one; empty if there is no such group.
-
-        Args:
-            group: The group.
-            options: Java's options, which choose partitions; nothing for all of them.
-        """
-        future = self.client.listConsumerGroupOffsets(group, *options).partitionsToOffsetAndMetadata()
+    def _group_offsets(self, group: str, partitions: Set[TopicPartition] | None) -> dict[TopicPartition, int]:
+        options = self._clients.admin.ListConsumerGroupOffsetsOptions()
+        if partitions is not None:
+            options = options.topicPartitions(self.java_list([self._create_java_partition(p) for p in partitions]))
+        future = self.client.listConsumerGroupOffsets(group, options).partitionsToOffsetAndMetadata()
         try:
             offsets = self.result(future, f"the offsets of the group {group!r}")
         except GroupMissingError:
@@ -213,7 +141,7 @@ class JavaAdmin:
         }
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
+        """See `ClusterAdmin.commit`."""
         offsets = self.jvm.java.util.HashMap()
         for partition, offset in positions.items():
             offsets.put(self._create_java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
@@ -223,7 +151,7 @@ class JavaAdmin:
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`kdsl.run.admin.cluster_admin.ClusterAdmin.create_topic`)."""
+        """See `ClusterAdmin.create_topic`."""
         topic = self._clients.admin.NewTopic(name, partitions or -1, replication_factor or -1)
         values = self.jvm.java.util.HashMap()
         for key, value in configs.items():
@@ -232,13 +160,13 @@ class JavaAdmin:
         self.result(future, f"the topic {name!r}", "create")
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`)."""
+        """See `ClusterAdmin.raise_partitions`."""
         wanted = self.jvm.java.util.HashMap()
         wanted.put(topic, self._clients.admin.NewPartitions.increaseTo(partitions))
         self.result(self.client.createPartitions(wanted).all(), f"the topic {topic!r}", "change")
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`)."""
+        """See `ClusterAdmin.set_config`."""
         admin, config = self._clients.admin, self.jvm.org.apache.kafka.common.config.ConfigResource
         entry = admin.ConfigEntry(name, value)
         change = admin.AlterConfigOp(entry, admin.AlterConfigOp.OpType.valueOf("SET"))
@@ -248,19 +176,13 @@ class JavaAdmin:
         self.result(future, f"the config {name!r} of the topic {topic!r}", "change")
 
     def _ask_for_offsets(
-        self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
+        self, partitions: Iterable[TopicPartition], position: Position, *, committed: bool = False
     ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """Ask for an offset of each partition and its epoch; for a time, it is below 0 if all records are older.
-
-        Args:
-            partitions: The partitions.
-            spec: Java's ``OffsetSpec``: the earliest, the latest, or that of a time.
-            committed: Whether the latest is the last stable offset, before which no transaction is open.
-        """
         wanted = {partition: self._create_java_partition(partition) for partition in partitions}
         if not wanted:
             return {}
-        specs = self.jvm.java.util.HashMap()
+        kinds, specs = self._clients.admin.OffsetSpec, self.jvm.java.util.HashMap()
+        spec = kinds.forTimestamp(position) if isinstance(position, int) else getattr(kinds, position)()
         for java_partition in wanted.values():
             specs.put(java_partition, spec)
         levels = self.jvm.org.apache.kafka.common.IsolationLevel

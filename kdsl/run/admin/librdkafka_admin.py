@@ -8,7 +8,7 @@ are retried.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ from kdsl.errors import TopicMissingError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
 from kdsl.run.admin.admin_requests import OFFSETS_TOPIC, AdminRequests, if_retriable
-from kdsl.run.admin.cluster_admin import SETTLING, OffsetAndEpoch, Topic, find_topics, topic_id
+from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Position, Topic, topic_id
 from kdsl.run.admin.group_offsets import GroupOffsets
 
 log = logging.getLogger("kdsl.brokers")
@@ -45,8 +45,10 @@ log = logging.getLogger("kdsl.brokers")
 _LISTING = 15.0
 """How many seconds unreachable brokers may be missing from a list of groups."""
 
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_SPECS: Mapping[str, OffsetSpec] = {
+    "earliest": OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+    "latest": OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+}
 _INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata"})
 
 
@@ -68,80 +70,26 @@ class Member:
         return f"{self.client} at {self.host.lstrip('/')} (member id {self.id})"
 
 
-class LibrdkafkaAdmin:
-    """The admin client of librdkafka (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
+class LibrdkafkaAdmin(ClusterAdmin):
+    """The admin client of librdkafka.
 
     Args:
         cluster: The cluster.
         table: The table's name, for messages.
         answered: Whether the cluster is known to answer: then its first answer may take as long as any other.
-
-    Attributes:
-        servers: The cluster's ``bootstrap.servers``.
-
-    Raises:
-        ResolveError: As for `Cluster.admin`.
     """
 
     def __init__(self, cluster: Cluster, table: str, *, answered: bool = False) -> None:
-        self.servers = cluster.bootstrap_servers
+        super().__init__(cluster, table)
         self._cluster = cluster
-        self._table = table
         self._requests = AdminRequests(cluster, table, answered=answered)
 
-    def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
-
-        If all are ``known`` to exist, missing ones are asked for again for `SETTLING` seconds. Errors are those of
-        `_existing_topics`.
-        """
-        return find_topics(self._existing_topics, names, min(SETTLING, self._requests.timeout) if known else 0.0)
-
     def names(self, *, internal: bool = False) -> list[str]:
-        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
+        """See `ClusterAdmin.names`."""
         return sorted(name for name in self._requests.list_topics().topics if internal or name not in _INTERNAL)
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition; errors are those of `_ask_for_offsets`."""
-        return {
-            partition: one.offset
-            for partition, one in self._ask_for_offsets(dict.fromkeys(partitions, _EARLIEST)).items()
-        }
-
-    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition, or the last stable offset where ``committed``.
-
-        Errors are those of `_ask_for_offsets`.
-        """
-        return {partition: end.offset for partition, end in self.log_ends(partitions, committed=committed).items()}
-
-    def log_ends(
-        self, partitions: Iterable[TopicPartition], *, committed: bool
-    ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """The end of each partition as in `latest`, with its leader's epoch; errors are those of `_ask_for_offsets`."""
-        return self._ask_for_offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
-
-    def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older than a time; None if there is none.
-
-        The time is in milliseconds since 1970. Errors are those of `_ask_for_offsets`.
-        """
-        offsets = self._ask_for_offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
-        return {partition: None if one.offset < 0 else one.offset for partition, one in offsets.items()}
-
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that a consumer group has committed; partitions without one are left out.
-
-        Without partitions nothing is requested.
-        """
-        wanted = frozenset(partitions)
-        offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
-        # The brokers leave out the offsets of topics that this user may not see, but refuse to describe these topics.
-        self._existing_topics(sorted({topic for topic, _ in wanted - offsets.keys()}))
-        return {partition: offset for partition, offset in offsets.items() if partition in wanted}
-
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions."""
+        """See `ClusterAdmin.commit`."""
         if not positions:
             return
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
@@ -155,11 +103,7 @@ class LibrdkafkaAdmin:
             raise self._requests.status.read_error(error, f"the offsets of the group {group!r}", "commit")
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see, in alphabetical order.
-
-        The groups of a broker that refuses, or does not answer within `_LISTING` seconds, are left out, with a warning
-        in the log.
-        """
+        """See `ClusterAdmin.groups`."""
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
             listing = self._requests.ask(
@@ -173,23 +117,16 @@ class LibrdkafkaAdmin:
                 self._requests.view.note_error()
             return listing.valid, failures[0] if failures else None
 
-        deadline = Deadline(min(_LISTING, self._requests.timeout))
+        deadline = Deadline(min(_LISTING, self._timeout))
         groups, missing = retry(ask, lambda result: if_retriable(result[1]) is None, deadline)
         if missing is not None:
             log.warning("%s: the groups of a broker are missing from the list: %s", self._table, missing.str())
         return sorted(group.group_id for group in groups)
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty if there is no such group.
-
-        Those of topics that this user may not see are left out. Errors are those of `_group_offsets`.
-        """
-        return self._group_offsets(group, ())
-
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
     ) -> None:
-        """Create a topic (`ClusterAdmin.create_topic`)."""
+        """See `ClusterAdmin.create_topic`."""
         topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
         self._requests.change(
             lambda client, timeout: client.create_topics([topic], operation_timeout=timeout, request_timeout=timeout),
@@ -199,7 +136,7 @@ class LibrdkafkaAdmin:
         )
 
     def raise_partitions(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions, so that it has ``partitions`` (`ClusterAdmin.raise_partitions`)."""
+        """See `ClusterAdmin.raise_partitions`."""
         wanted = NewPartitions(topic, partitions)
         self._requests.change(
             lambda client, timeout: client.create_partitions(
@@ -211,7 +148,7 @@ class LibrdkafkaAdmin:
         )
 
     def set_config(self, topic: str, name: str, value: str) -> None:
-        """Set one config of a topic; its other configs stay as they are (`ClusterAdmin.set_config`)."""
+        """See `ClusterAdmin.set_config`."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self._requests.change(
@@ -237,7 +174,6 @@ class LibrdkafkaAdmin:
         return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
 
     def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
-        """Describe topics, without those that do not exist."""
         topics = {}
         for name, result in self._describe_topics(names).items():
             if not isinstance(result, KafkaError):
@@ -258,15 +194,9 @@ class LibrdkafkaAdmin:
             for name, one in described.items()
         }
 
-    def _group_offsets(self, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Ask the brokers for the offsets of a group; empty if there is no such group.
-
-        Args:
-            group: The group.
-            topics: Topics that are described before, if the view of them is stale. Offsets of topics that this user may
-                not see are left out by the brokers, without an error.
-        """
-        names = TopicCollection(sorted(set(topics)))
+    def _group_offsets(self, group: str, partitions: Set[TopicPartition] | None) -> dict[TopicPartition, int]:
+        """Ask for all offsets of a group, after the topics of the partitions if the client's view of them is stale."""
+        names = TopicCollection(sorted({topic for topic, _ in partitions or ()}))
 
         def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
             stale = self._requests.refresh_view(names, timeout)
@@ -281,21 +211,15 @@ class LibrdkafkaAdmin:
         return offsets
 
     def _ask_for_offsets(
-        self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
+        self, partitions: Iterable[TopicPartition], position: Position, *, committed: bool = False
     ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.
-
-        The offset for a time is below 0 if all records are older.
-
-        Args:
-            wanted: Which offset of each partition: the earliest, the latest, or that of a time.
-            committed: Whether the latest is the last stable offset, before which no transaction is open.
-        """
-        if not wanted:
+        """Ask again for a while where a leader does not know a partition that the cluster has: it was just created."""
+        spec = OffsetSpec.for_timestamp(position) if isinstance(position, int) else _SPECS[position]
+        specs = {ClientPartition(topic, partition): spec for topic, partition in partitions}
+        if not specs:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        specs = {ClientPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
-        names = {topic for topic, _ in wanted}
+        names = {partition.topic for partition in specs}
 
         def ask(_: float) -> dict[ClientPartition, Any]:
             return self._requests.ask(
@@ -308,7 +232,7 @@ class LibrdkafkaAdmin:
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
-        results = retry(ask, is_final, Deadline(min(SETTLING, self._requests.timeout)))
+        results = retry(ask, is_final, Deadline(self._settling))
         offsets = {}
         for partition, result in results.items():
             if isinstance(result, KafkaError):

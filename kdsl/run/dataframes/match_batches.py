@@ -32,8 +32,9 @@ def match_schema(schema: s.StructType, plan: WritePlan) -> tuple[BatchMatch, Wri
         plan: The write plan.
 
     Returns:
-        How batches with these columns become those of the plan; the plan for the result, as `match_columns` changes it;
-        and all problems, with which the other two are of no use.
+        Where each column of the plan is in the batches, or that its default is NULL; the plan that writes them, one of
+        upserts only if a changelog's rows have no row kind; and all problems, such as types that are not cast safely,
+        with which the other two are of no use.
     """
     plan, _ = take_instant(plan)  # how other types are cast depends on the time zone of a session
     chosen, problems = choose_columns(schema, plan, ignore_case=True)

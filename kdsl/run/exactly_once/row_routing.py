@@ -85,7 +85,8 @@ def route_rows(
     """Choose a stable routing, and return the rows partitioned by it, as `apply_routing` does, and the routing.
 
     Rows over one Kafka table of kdsl are routed by its tasks; others to one writer if the table declares one, else by
-    columns.
+    columns. A query is refused, with a `KdslError`, if no columns would send its rows to the same writers when a batch
+    is computed again.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).

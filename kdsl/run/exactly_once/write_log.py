@@ -101,9 +101,6 @@ class WriteLog:
 
     Attributes:
         topic: The topic that contains the record.
-
-    Raises:
-        ResolveError: The client settings have errors in this process.
     """
 
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:

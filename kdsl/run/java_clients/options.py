@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import Client
 from kdsl.client_settings.to_java import java_settings
 from kdsl.cluster import Cluster
@@ -45,7 +45,7 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
 
     Key files at an address are fetched to this machine, and stay until the process ends.
     """
-    java = java_settings(cluster.settings(), client, resolve, ThisMachine())
+    java = java_settings(cluster.settings(), client, resolve, Machine())
     fail_on(java.problems, f"{table}: the cluster {cluster.label!r}")
     return {f"kafka.{name}": text for name, text in java.settings.items()}
 

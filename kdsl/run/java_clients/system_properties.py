@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kdsl.client_settings.java_login import KRB5
-from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.to_java import java_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -34,7 +34,7 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
     their start options are checked. On Spark Connect nothing is set.
     """
     # A krb5.conf at a URL is fetched here, and then has a path.
-    wanted = java_settings(cluster.settings(), "consumer", resolve, ThisMachine()).system
+    wanted = java_settings(cluster.settings(), "consumer", resolve, Machine()).system
     if not wanted:
         return
     options = " ".join(f"-D{name}={text}" for name, text in wanted.items())

@@ -80,9 +80,6 @@ class Lease:
 
     A lease belongs to one process, and cannot be pickled.
 
-    Raises:
-        ResolveError: The cluster's settings have errors.
-
     Attributes:
         name: The name of the lease.
         lost_to: The process that took it, and the consequence; None unless it was lost.
@@ -189,11 +186,7 @@ class Lease:
 
 
 class _Membership:
-    """A membership in the lease's group. Creating it starts a thread, which joins the group and stays until `leave`.
-
-    Raises:
-        ResolveError: The cluster's settings have errors.
-    """
+    """A membership in the lease's group. Creating it starts a thread, which joins the group and stays until `leave`."""
 
     def __init__(self, cluster: Cluster, group: str, who: str, topics: list[str]) -> None:
         self.client = f"{who}-{uuid.uuid4().hex[:12]}"

@@ -126,9 +126,6 @@ class PooledConsumer:
         pool_key: The key under which it is pooled; None if it was not borrowed.
         login_settling: How many seconds without a message make a refused login final.
         consume: The client's own method, which returns messages.
-
-    Raises:
-        KafkaException: librdkafka refuses the settings.
     """
 
     def __init__(

@@ -27,9 +27,6 @@ class HeaderReader:
     Args:
         settings: librdkafka's settings of a consumer; callbacks other than that for tokens are left out.
         servers: The cluster's bootstrap servers, for error messages.
-
-    Raises:
-        KdslError: librdkafka cannot be loaded, or refuses a setting or the settings together.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:

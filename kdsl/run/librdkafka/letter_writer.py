@@ -68,9 +68,6 @@ class LetterWriter:
         topics: Finds the ids of the topics that are read.
         sends: Whether letters are sent; otherwise the rejected records are only counted (a batch read that is not asked
             for letters).
-
-    Raises:
-        DeadLetterError: The query has more letters than its limit.
     """
 
     def __init__(

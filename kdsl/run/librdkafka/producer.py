@@ -111,10 +111,6 @@ class Producer:
         known_topics: The topics that `look_up` has found.
         partition_counts: How many partitions each of these topics had at that time.
         client_id: The client id of the settings with a number appended; empty if the settings have none.
-
-    Raises:
-        ProducerError: librdkafka refuses the settings.
-        KdslError: As for `kdsl.run.ffi.library`.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:

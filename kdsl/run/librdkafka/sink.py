@@ -207,7 +207,7 @@ def write_transaction(
     Returns:
         The counts; zero if the batch has been written before, or has no rows.
     """
-    creating, settings = choose_producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan.table, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
@@ -237,7 +237,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     (`keep_freed_memory`).
     """
     keep_freed_memory()
-    creating, settings = choose_producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan.table, cluster)
     try:
         with borrow_producer(settings, plan.delivery) as producer:
             return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
@@ -245,16 +245,19 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
-def choose_producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
-    """Return whether missing topics may be created, and the producer's settings."""
+def choose_producer_settings(table: str, cluster: Cluster) -> tuple[bool, dict[str, str]]:
+    """Return whether missing topics may be created, and the settings of a cluster's producer.
+
+    The name of the table is in the client's id, and in the error about settings that are wrong.
+    """
     kdsl_settings = cluster.kdsl_settings
     own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:
         chosen = {**own, **choose_sizes(cluster.producer(), creating=kdsl_settings.auto_create_topics)}
         settings = cluster.producer(chosen)
     except ResolveError as e:  # not as a group, which is hard to read at the end of a task's traceback
-        raise KdslError(f"{plan.table}: {e}") from None
-    settings["client.id"] = client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", "producer")
+        raise KdslError(f"{table}: {e}") from None
+    settings["client.id"] = client_id(kdsl_settings.client_id_prefix or f"kdsl-{table}", "producer")
     return kdsl_settings.auto_create_topics, settings
 
 
@@ -286,9 +289,6 @@ class _TaskWriter:
         producer: The task's producer; it is not closed.
         settings: The producer's settings.
         creating: Whether the brokers may create missing topics.
-
-    Raises:
-        KdslError: The user's partitioner cannot be imported.
     """
 
     def __init__(

@@ -70,9 +70,6 @@ class Stream:
             before the first one.
         ends_held_back: How far they could be read if no transaction was open: for each partition in which that is
             more, at most to the declared end. Records that were appended while the batch was planned are left out.
-
-    Raises:
-        ResolveError: The client settings have errors in this process.
     """
 
     def __init__(

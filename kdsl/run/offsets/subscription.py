@@ -36,9 +36,6 @@ class Subscription:
     Attributes:
         admin: The admin client.
         reset: What to do about an offset that is missing or has expired.
-
-    Raises:
-        ResolveError: Without ``admin``: the client settings have errors, or a reference cannot be resolved here.
     """
 
     def __init__(self, plan: ReadPlan, cluster: Cluster, admin: ClusterAdmin | None = None) -> None:

@@ -82,9 +82,6 @@ class RecordDecoder:
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
             `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
-
-    Raises:
-        KdslError: What the options of a format name, such as a class of messages, cannot be loaded in this process.
     """
 
     def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:

@@ -61,9 +61,6 @@ class RecordEncoder:
             plan needs them, ``topic`` (string), ``partition`` (int32; null leaves it to the partitioner), ``headers``
             (list of structs of key and value; null means no headers) and ``timestamp`` (int64, milliseconds since
             1970; null leaves it to the producer).
-
-    Raises:
-        KdslError: What the options of a format name, such as a class of messages, cannot be loaded in this process.
     """
 
     def __init__(self, plan: WritePlan, registry: Registry | None = None) -> None:

@@ -49,9 +49,6 @@ class PartitionChooser:
 
     Attributes:
         needed: Whether it chooses partitions at all; then the number of partitions of each topic must be known.
-
-    Raises:
-        KdslError: The partitioner cannot be imported in this process.
     """
 
     def __init__(self, plan: WritePlan, task: int) -> None:

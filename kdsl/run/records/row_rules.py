@@ -81,9 +81,6 @@ class RowRules:
         by_key: Whether changes are applied by key, so that only rows after a change are left out.
         whole_deletes: Whether the rows before changes, and deleted rows, have all their values.
         changelog: Whether the rows are changes, with a column of the row kind.
-
-    Raises:
-        ConditionError: A condition cannot be compiled, which planning checks.
     """
 
     def __init__(

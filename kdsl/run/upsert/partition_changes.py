@@ -82,9 +82,6 @@ class PartitionChanges:
         plan: What is read.
         steps: What the task does with states.
         folder: The folder of the states of all reads, in which those of the partitions are created; None keeps nothing.
-
-    Raises:
-        KdslError: As for `PartitionState`.
     """
 
     def __init__(self, decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps, folder: Path | None) -> None:

@@ -123,9 +123,6 @@ class PartitionState:
 
     Attributes:
         keys: How many keys exist, with those that have expired since the files were merged last.
-
-    Raises:
-        KdslError: The version does not exist, or was written with another key or by a newer kdsl.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
 from kdsl.run import ffi as native
-from kdsl.run.admin import admin_requests, librdkafka_admin
+from kdsl.run.admin import admin_requests, cluster_admin
 from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.group_offsets import GroupOffsets
@@ -180,7 +180,7 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
 def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(librdkafka_admin, "SETTLING", 0.3)
+    monkeypatch.setattr(cluster_admin, "SETTLING", 0.3)
     known = kdsl_topic()
 
     result = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)

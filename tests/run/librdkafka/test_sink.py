@@ -309,7 +309,7 @@ def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     (first,) = producer_pool.empty_pool()
-    producer_pool.return_producer(choose_producer_settings(plan, cluster)[1], plan.delivery, first)
+    producer_pool.return_producer(choose_producer_settings(plan.table, cluster)[1], plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})

@@ -43,9 +43,6 @@ class TransactionalProducer(Producer):
 
     Args:
         settings: librdkafka's settings, with ``transactional.id``; they are not stored.
-
-    Raises:
-        ProducerError: librdkafka refuses the settings.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:

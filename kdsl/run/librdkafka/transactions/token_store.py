@@ -25,11 +25,7 @@ TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
 
 
 class TokenAdmin(LibrdkafkaAdmin):
-    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions.
-
-    Raises:
-        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
-    """
+    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions."""
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         super().__init__(cluster, table)
