@@ -155,9 +155,6 @@ def _read_brokers(
     """Build the cluster of a document, with `bootstrap` in place of its brokers if given, or that of the brokers alone.
 
     Without a document, the environment's other variables apply if its ``KDSL_BOOTSTRAP_SERVERS`` equals `bootstrap`.
-
-    Returns:
-        The cluster with the settings; None if neither servers nor a document are named.
     """
     if file is not None:
         try:

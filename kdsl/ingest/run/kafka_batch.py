@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,7 +13,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import parse_id
-from kdsl.ingest.run.batch import BatchRunner, OpenBatch, join_rejected, open_decision
+from kdsl.ingest.run.batch import BatchRunner, OpenBatch, Run, join_rejected, open_decision
 from kdsl.ingest.run.rows import (
     RawRead,
     find_shared,
@@ -61,14 +61,13 @@ class KafkaBatchRunner(BatchRunner):
     back.
 
     Args:
-        *arguments: Those of `BatchRunner`.
+        run: The run.
         raw: How the records are read; None if other ingestions read them, too, or Spark's own source does.
-        **more: Those of `BatchRunner`.
     """
 
-    def __init__(self, *arguments: Any, raw: RawRead | None = None, **more: Any) -> None:
+    def __init__(self, run: Run, raw: RawRead | None) -> None:
         """Keep the arguments; nothing is read or locked before the first batch."""
-        super().__init__(*arguments, **more)
+        super().__init__(run)
         self._raw = raw
         self._known: tuple[Tables, KnownTables | PickledTables] | None = None
         self._expects_one_table: bool | None = None

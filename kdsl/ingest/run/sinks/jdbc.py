@@ -209,13 +209,7 @@ def change_database_table(
 
 
 def _write_changes(changes: Sequence[SchemaChange], keys: Sequence[str], table: str) -> list[str]:
-    """Write the statements that make changes of a table.
-
-    Args:
-        changes: The changes, in order.
-        keys: The primary key.
-        table: The table, as in SQL.
-    """
+    """Write the statements that make changes of a table."""
     statements: list[str] = []
     for change in changes:
         match change.tag:
