@@ -474,7 +474,7 @@ class Connection:
             raise ChangelogError(statement.error)
 
     def _store_number(self, target: DatabaseTarget, batch: Batch) -> bool:
-        """Store the identity of a batch in its row, which is then locked, unless the target has the batch: then False."""
+        """Store the identity of a batch in its row, which is then locked; False if the target has it."""
         batches, names = target.batches, self._names(batch.writer, target)
         own = "writer = ? AND target = ?"
         locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", *names)
