@@ -128,8 +128,7 @@ class DeltaTarget:
         """
         from pyspark.sql.types import StructType
 
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             if table is None:
                 return None
@@ -161,8 +160,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             return None if table is None else session.version(table)
 
@@ -174,8 +172,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             value = session.detail(self)["properties"].get(name)
         return None if value is None else str(value)
 
@@ -216,8 +213,7 @@ class DeltaTarget:
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
 
-        session = DeltaSession(spark).with_settings(settings or {})
-        with session.active():
+        with DeltaSession(spark).with_settings(settings or {}).active() as session:
             try:
                 frame = session.load(self, options)
                 plan_physically(frame)
@@ -272,8 +268,7 @@ class DeltaTarget:
         new = [f for f in columns if f.name.lower() not in existing]
         if not new:
             return
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
                 self._allow_ntz(session)
             names = ", ".join(f"{quote_name(f.name)} {spark_type_name(f.type)}" for f in new)
@@ -294,8 +289,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return 0
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
 
@@ -307,8 +301,7 @@ class DeltaTarget:
         """
         from pyspark.sql import DataFrame
 
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
             return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
 
@@ -329,8 +322,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             detail = session.detail(self)
             if any("TIMESTAMP_NTZ" in spark_type_name(kind) for _, kind in new.values()):
                 self._allow_ntz(session)
@@ -399,8 +391,7 @@ class DeltaTarget:
             ChangelogError: The session has no Delta, and Delta cannot be added; or another commit took back rows of the
                 writer's batches.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             transaction = session.last_transaction(table, writer)
             if transaction is None:
@@ -435,8 +426,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             return None if table is None else session.read_id(table)
 
@@ -459,8 +449,7 @@ class DeltaTarget:
                 commit took back rows of earlier batches; the batch's number is too large for Delta; or Delta cannot be
                 added to the session.
         """
-        session = DeltaSession(changes.sparkSession)
-        with session.active():
+        with DeltaSession(changes.sparkSession).active() as session:
             table = session.open(self)
             if self.id is not None:
                 require_same_table(repr(self), self.id, None if table is None else session.read_id(table))
