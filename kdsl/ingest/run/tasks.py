@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef
-from kdsl.declare.metadata import METADATA
+from kdsl.declare.metadata import METADATA, RECORD_FIELDS
 from kdsl.formats import TableId
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
@@ -39,17 +39,6 @@ _NULL_FORMS = (b"\\u0000", b"\0")
 _ARROW = arrow_schema(PACKET_COLUMNS)
 _REASONS = 5
 _EPOCH = "leader_epoch"
-_METADATA = {
-    "topic": "topic",
-    "partition": "partition",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestamp_type": "timestamp-type",
-    "leader_epoch": "leader-epoch",
-    "headers": "header-list",
-    "key": "__raw_key__",
-    "value": "__raw_value__",
-}
 
 
 def raw_columns(transport: Transport) -> tuple[ColumnDef, ...]:
@@ -59,7 +48,7 @@ def raw_columns(transport: Transport) -> tuple[ColumnDef, ...]:
     """
     return tuple(
         ColumnDef(field, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
-        for field, key in _METADATA.items()
+        for field, key in RECORD_FIELDS.items()
         if transport != "jvm" or field != _EPOCH
     )
 
