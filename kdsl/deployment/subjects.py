@@ -12,18 +12,17 @@ import attrs
 from kdsl.cluster import Registry
 from kdsl.deployment.desired import SubjectNeed
 from kdsl.deployment.model import Resource, Step
+from kdsl.diagnostics.clients import open_registry
 from kdsl.errors import KdslError
 from kdsl.formats import Direction, Use
 from kdsl.registry.errors import IncompatibleSchemaError, RegistryUnreachableError, UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema, SubjectVersion
-from kdsl.registry.settings import canonical
 from kdsl.schemas.registry import draft_registered_schema
 from kdsl.types import model as t
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
-_RETRIES = "max.retries"
 _THREADS = 8
 """How many subjects are looked at at the same time."""
 
@@ -42,12 +41,9 @@ def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[
 
     If the registry does not answer, its settings have errors, or its client is not installed, that is a difference.
     """
-    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     where = needs[0].where
     try:
-        from kdsl.registry import RegistryClient
-
-        client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
+        client = open_registry(registry)
     except KdslError as e:
         yield Resource("registry", "of " + needs[0].table, where).step("?", "", None, None, str(e))
         return

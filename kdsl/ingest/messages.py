@@ -75,19 +75,15 @@ class MessageEncoder:
         Args:
             rows: The row kind, the columns, and maybe `PASSES`.
         """
-        return self._encode(self._joiner.add(rows))
-
-    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone."""
-        return self._encode(rows)
+        return self.encode_all(self._joiner.add(rows))
 
     def finish(self) -> pa.RecordBatch | None:
         """Encode the row that waits, which is a delete then; None if there is none, or it does not pass."""
         rows = self._joiner.finish()
-        return None if rows is None else self._encode(rows)
+        return None if rows is None else self.encode_all(rows)
 
-    def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that do not wait for others; None if no row passes."""
+    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone."""
         passes = read_passes(rows)
         changes = find_changes(read_kinds(rows), passes)
         if not len(changes.before):
