@@ -480,14 +480,7 @@ class DeltaTarget:
 
 
 def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
-    """Write the statement that creates a named Delta table if it does not exist.
-
-    Args:
-        table: Its name, as in SQL.
-        columns: Its columns, as in SQL.
-        partition_keys: The columns by which it is partitioned.
-        properties: Its properties.
-    """
+    """Write the statement that creates a named Delta table if it does not exist."""
     parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING delta"]
     if partition_keys:
         parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
@@ -503,12 +496,7 @@ def _has_ntz(schema: str) -> bool:
 
 
 def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.DataType, t.DataType]]) -> bool:
-    """Whether Delta can change the types of columns without rewriting files.
-
-    Args:
-        detail: What Delta says of the table.
-        types: The old and the new types.
-    """
+    """Whether Delta can change the types of columns without rewriting files."""
     widens = all(type(new) in _WIDENINGS.get(type(old), ()) for old, new in types.values())
     return widens and detail["properties"].get(_WIDENING) == "true"
 
@@ -517,13 +505,6 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     """Build Delta's merge for a batch of changes, as a Java object; the caller executes it.
 
     A column that a change names in ``_unavailable`` keeps its value; if the table has no such row, the merge fails.
-
-    Args:
-        table: Delta's object of the table.
-        changes: The changes.
-        keys: The columns of the key; empty to append all rows.
-        names: The columns of the changelog.
-        evolve: Whether new columns are added to the table.
     """
     on = write_condition(keys)
     existing = [str(name) for name in table.toDF().columns()]
@@ -543,11 +524,7 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
 def _assign(clause: Any, action: Literal["update", "insert"], values: Mapping[str, str]) -> Any:
     """Add the values of an update or an insert to a clause of Delta's merge, and return the merge.
 
-    Args:
-        clause: Delta's Java object of the clause.
-        action: What it does.
-        values: The SQL of the values, by quoted columns. With ``${`` in one, Delta gets parsed columns, because Spark
-            would replace it in strings; strings are faster.
+    With ``${`` in a value, Delta gets parsed columns, because Spark would replace it in strings; strings are faster.
     """
     if any("${" in sql for sql in values.values()):
         return getattr(clause, action)({name: java_column(parse_column(sql)) for name, sql in values.items()})

@@ -120,10 +120,8 @@ def _column(expression: RowExpression) -> Column:
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
     """Cast an expression without a function to the type of its part of a record: topic, timestamp or headers.
 
-    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job.
-
-    Returns:
-        The column; None, with a problem added, if Spark rejects the expression or its type does not fit.
+    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job. If
+    Spark rejects the expression, or its type does not fit, a problem is added, and None returned.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import (

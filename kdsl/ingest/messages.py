@@ -105,13 +105,10 @@ class MessageEncoder:
         return pa.RecordBatch.from_arrays([self._keys(columns, changes), values], ["key", "value"])
 
     def _divide_moves(self, columns: Mapping[str, pa.Array], changes: RowChanges) -> tuple[RowChanges, Mask]:
-        """Divide each update that changes the message key, as Debezium does.
+        """Divide updates that change the message key, as Debezium does; also return which changes are only tombstones.
 
         The delete and, unless it is one itself, a tombstone have the old key, and then the insert has the new one:
         otherwise the old row would stay for whoever reads one partition, or a compacted topic.
-
-        Returns:
-            The changes, and which of them are only tombstones of deletes.
         """
         updates = np.flatnonzero((changes.before >= 0) & (changes.after >= 0))
         is_moved = np.zeros(len(changes.before), dtype=bool)
