@@ -168,10 +168,5 @@ def _read_brokers(
         raise typer.BadParameter("needs --cluster-file", param_hint="--cluster")
     if bootstrap is None:
         return None
-    environment = Cluster.from_env() if _from_environment(bootstrap) else Cluster(bootstrap)
-    return environment.with_properties(settings)
-
-
-def _from_environment(bootstrap: str) -> bool:
-    """Whether the brokers are those of ``KDSL_BOOTSTRAP_SERVERS``, so that the other variables apply as well."""
-    return os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap
+    in_environment = os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap  # then the other variables apply as well
+    return (Cluster.from_env() if in_environment else Cluster(bootstrap)).with_properties(settings)

@@ -73,7 +73,8 @@ def _compare_subject(client: RegistryClient, need: SubjectNeed) -> list[Step]:
     except RegistryUnreachableError:
         raise
     except IncompatibleSchemaError as e:
-        step = resource.step("!", "", None, "the schema of the columns", _first_sentence(e))
+        without_schema = str(e).partition(": {")[0]
+        step = resource.step("!", "", None, "the schema of the columns", without_schema)
     except KdslError as e:
         step = resource.step("?", "", None, None, str(e))
     return [] if step is None else [step]
@@ -153,8 +154,3 @@ def _columns(client: RegistryClient, need: SubjectNeed, schema: RegisteredSchema
     except KdslError:
         return None
     return {column.name: column.type for column in draft.table.columns if column.role == "physical"}
-
-
-def _first_sentence(error: KdslError) -> str:
-    """The message of an error without the schema that it quotes."""
-    return str(error).partition(": {")[0]
