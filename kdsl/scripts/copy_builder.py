@@ -6,7 +6,7 @@ show later, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -90,13 +90,16 @@ class CopyBuilder:
         """
         assert statement.copy is not None
         source = statement.copy
+        self._check_statement(statement)
+        self.problems += check_copied_table(definition, source.where)
+        name = self._name_table(target, statement.name.where)
+        if name is None:
+            return None
         inferred = definition.inferred is not None or leaves_columns_out(definition, options)
-
-        def make_feed(name: TableId) -> KafkaFeed | None:
-            if cluster is None or not readable or self._has_errors(source.where):
-                return None
-            return self._apply_hints(make_table_feed(definition, cluster, name, inferred=inferred), hints)
-
+        feed = None
+        if cluster is not None and readable and not self._has_errors(source.where):
+            feed = make_table_feed(definition, cluster, name, inferred=inferred)
+            feed = self._apply_hints(feed, hints)
         primary = statement.primary_key.columns if statement.primary_key else find_primary_key(definition)
         transform = Transform(
             ALL_TABLES,
@@ -104,34 +107,19 @@ class CopyBuilder:
             partition_keys=statement.partitioned_by,
             add_columns=_write_added(source.added),
         )
-        problems = check_copied_table(definition, source.where)
-        return self._copy(statement, target, problems, make_feed, transform, definition)
-
-    def _copy(
-        self,
-        statement: CreateTable,
-        target: CopyTarget,
-        problems: Iterable[Problem],
-        make_feed: Callable[[TableId], KafkaFeed | None],
-        transform: Transform,
-        definition: TableDef | None,
-    ) -> Copy | None:
-        """Build the ingestion of a copy of one table; of an unknown one, without ``definition``, only to show it."""
-        assert statement.copy is not None
-        self._check_statement(statement)
-        self.problems += problems
-        try:
-            name = target.table_id()
-        except ValueError as e:
-            self._add("copy-name", str(e), "give the table another name", statement.name.where)
-            return None
-        ingestion = self._finish(statement, make_feed(name), target, transform, definition)
+        ingestion = self._finish(statement, feed, target, transform, definition)
         if ingestion is None:
             return None
-        if definition is None:
-            return Copy(target.name, str(statement.copy.table), ingestion, where=statement.where)
         new = None if statement.if_not_exists else name
         return Copy(target.name, definition.name, ingestion, new, where=statement.where)
+
+    def _name_table(self, target: CopyTarget, where: Where) -> TableId | None:
+        """The id of the table in the sink; None if it cannot have that name, which is recorded."""
+        try:
+            return target.table_id()
+        except ValueError as e:
+            self._add("copy-name", str(e), "give the table another name", where)
+            return None
 
     def _check_statement(self, statement: CreateTable) -> None:
         """Record what a copy cannot have: columns, watermarks, and other clauses.
@@ -198,19 +186,24 @@ class CopyBuilder:
             topic: That table.
         """
         assert statement.copy is not None
-        source = statement.copy
-        hints = [hint for hint in source.options if hint.key in HINTS or hint.key not in KEYS_OF_TABLES]
-
-        def make_feed(name: TableId) -> KafkaFeed | None:
-            if catalog.cluster is None or self._has_errors(source.table.where):
-                return None
-            return self._apply_hints(make_catalog_feed(catalog, format_id(name), topic=(topic,)), hints)
-
+        self._check_statement(statement)
+        self.problems += check_copied_catalog(catalog, statement.copy.table)
+        id_ = self._name_table(target, statement.name.where)
+        if id_ is None:
+            return None
+        name, feed = format_id(id_), None
+        if catalog.cluster is not None and not self._has_errors(statement.copy.table.where):
+            feed = make_catalog_feed(catalog, name, topic=(topic,))
+            hints = statement.copy.options
+            feed = self._apply_hints(feed, [h for h in hints if h.key in HINTS or h.key not in KEYS_OF_TABLES])
         transform = make_catalog_transform(catalog)
         primary = statement.primary_key.columns if statement.primary_key else transform.primary_keys
-        added = _write_added(source.added)
+        added = _write_added(statement.copy.added)
         transform = attrs.evolve(transform, primary_keys=primary, add_columns=added)  # type: ignore[misc]
-        return self._copy(statement, target, check_copied_catalog(catalog, source.table), make_feed, transform, None)
+        ingestion = self._finish(statement, feed, target, transform, None)
+        if ingestion is None:
+            return None
+        return Copy(target.name, str(statement.copy.table), ingestion, where=statement.where)
 
     def _read_pattern(self, option: Option | None) -> str | None:
         """The regular expression of an option; None without one, and if it is wrong, which is recorded."""
