@@ -9,7 +9,7 @@ BIN := .venv/bin
 # What fails in the middle and goes on, on every Spark: exactly-once, upserts, targets, and the order of keys.
 SCENARIOS := $(shell cat tests/spark_core/scenarios.txt)
 
-.PHONY: help setup demo test test-fast test-spark test-reliability test-debezium bench bench-formats bench-scale check format docs clean
+.PHONY: help setup demo test test-fast test-spark test-reliability test-debezium bench bench-formats bench-scale check format docs site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ format: setup ## Put the code into its form, and mend what ruff can mend
 
 docs: setup ## Write the generated pages of docs/
 	@$(BIN)/python -m docs.generate
+
+site: setup ## Build the site of the documentation into build/site, without a network
+	@$(BIN)/python -m docs.generate.site
+
+dist: setup ## Build and check what is published, into dist/ (before a release: make dist RELEASE=1)
+	@RELEASE='$(RELEASE)' $(BIN)/python -m release
 
 clean: ## Remove .venv, caches and what was built
 	@rm -rf .venv .venv-spark-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build spark-warehouse metastore_db derby.log

@@ -28,7 +28,7 @@ from kdsl.resolve import resolve
 from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM
-from kdsl.run.librdkafka.source import StreamReader, stream_reader
+from kdsl.run.librdkafka.source import StreamReader
 from kdsl.run.librdkafka.stream import Stream
 from kdsl.run.librdkafka.task_packing import choose_packing
 from kdsl.run.offsets.stored import Offsets
@@ -175,8 +175,7 @@ def simulate(name: str, partitions: int, batches: int, tasks: int = TASKS) -> Si
 def _reader(table: type[KafkaTable], answers: AnswersFromMemory, tasks: int) -> StreamReader:
     """A reader as Spark's planning process has it, whose stream asks ``answers``."""
     plan, cluster = read_plan(resolve(table.definition(), "read")), Cluster("127.0.0.1:1")
-    reader = stream_reader({**write_options(plan, cluster), PARALLELISM: str(tasks)}, None)  # type: ignore[arg-type]
-    assert isinstance(reader, StreamReader)
+    reader = StreamReader(tuple({**write_options(plan, cluster), PARALLELISM: str(tasks)}.items()))
     packing = choose_packing(tasks, whole=plan.upserts is not None)
     reader._opened_stream = Stream(plan, cluster, packing, admin=cast("ClusterAdmin", answers))  # noqa: SLF001
     return reader

@@ -94,7 +94,7 @@ class Problem:
     """One thing that is wrong with a declaration.
 
     Attributes:
-        code: A stable name of the rule, as ``key-prefix``.
+        code: A stable name of the rule, as ``key-prefix``, which ``kdsl explain`` explains.
         message: What was declared, and why it cannot work.
         fix: What to write instead.
         where: The location; a rule that does not know it leaves it to the caller.
@@ -112,9 +112,9 @@ class Problem:
     property: str | None = attrs.field(default=None, kw_only=True)
 
     def __str__(self) -> str:
-        """Return location, message and fix in one line, without a location that is not known, then the excerpt."""
+        """Return location, message, fix and code in one line, without an unknown location, then the excerpt."""
         location, excerpt = str(self.where), self.where.excerpt
-        sentence = f"{location}: {self.message}; {self.fix}" if location else f"{self.message}; {self.fix}"
+        sentence = f"{f'{location}: ' if location else ''}{self.message}; {self.fix} [{self.code}]"
         return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
 
     def at(self, where: Where) -> Problem:
@@ -253,31 +253,60 @@ def _record_error(action: str, table: str, reason: str, named: dict[str, object]
 
 
 class DeadLetterError(KdslError):
-    """Dead letters cannot be written, or there are more of them than the table allows."""
+    """Dead letters cannot be written, or there are more of them than the table allows.
+
+    The read stops, so that no record is lost. Look at the letters with ``kdsl dlq show``; then correct the producer,
+    allow more of them (``scan.dead-letter.max-count``), or make the topic of the letters writable
+    (docs/dead-letters.md).
+    """
 
 
 class SecretError(KdslError):
-    """A reference to a secret that cannot be read or resolved. The message names the reference, never a value."""
+    """A reference to a secret that cannot be read or resolved. The message names the reference, never a value.
+
+    ``${env:NAME}`` and ``${file:PATH}`` are resolved where a client is created: on the driver, and on each executor.
+    Set the variable or put the file there, or use a provider that all of them reach (docs/security.md).
+    """
 
 
 class KafkaReadError(KdslError):
-    """The cluster prevents a read from starting or continuing."""
+    """The cluster prevents a read from starting or continuing.
+
+    ``kdsl doctor FILE:Table`` checks the same as the job does: brokers, login, topics, rights and offsets.
+    """
 
 
 class UnreachableError(KafkaReadError):
-    """No broker answers, or none accepts the login."""
+    """No broker answers, or none accepts the login.
+
+    The message names each address with what happened there: no such host, nothing listens, no TLS, a wrong password.
+    Correct ``bootstrap.servers`` or the settings of the login; ``kdsl doctor`` shows the same without a job.
+    """
 
 
 class TopicMissingError(KafkaReadError):
-    """A topic that the table names does not exist, or a topic that was read was deleted."""
+    """A topic that the table names does not exist, or a topic that was read was deleted.
+
+    Correct the name, create the topic (``kdsl apply`` does so from the declaration), or read with a pattern, which goes
+    on without deleted topics.
+    """
 
 
 class TopicRecreatedError(KafkaReadError):
-    """A topic was deleted and created again since its offsets were planned or stored in a checkpoint."""
+    """A topic was deleted and created again since its offsets were planned or stored in a checkpoint.
+
+    The stored offsets are those of other records. Give the query a new checkpoint with a start that is right for the
+    new topic (docs/offsets.md).
+    """
 
 
 class OffsetError(KafkaReadError):
-    """An offset to be read does not exist (no longer, or not yet), or no start offset is known."""
+    """An offset to be read does not exist (no longer, or not yet), or no start offset is known.
+
+    Records were deleted by the retention of the topic before the query read them, the log of a partition was cut off,
+    or the consumer group has committed nothing. Decide where to go on: ``auto.offset.reset``, another start, or a
+    checkpoint (docs/offsets.md).
+    """
 
 
 class LeaseHeldError(KdslError):
@@ -296,7 +325,10 @@ class LeaseHeldError(KdslError):
 
 
 class WriteError(KdslError):
-    """A task of a batch write failed. The message is the task's own error; the cause holds Spark's exception."""
+    """A task of a batch write failed. The message is the task's own error; the cause holds Spark's exception.
+
+    Rows of other tasks may be in the topic, unless the write is exactly-once (docs/exactly-once.md).
+    """
 
 
 class SparkJobError(KdslError):
@@ -308,23 +340,41 @@ class SparkJobError(KdslError):
 
 
 class ExactlyOnceError(KdslError):
-    """An exactly-once write cannot be guaranteed; nothing was written."""
+    """An exactly-once write cannot be guaranteed; nothing was written.
+
+    Usually another query holds the transactional-id prefix, or what the write records of itself is gone or of another
+    write. The message says which, and how to accept it where that is possible (docs/exactly-once.md).
+    """
 
 
 class CheckpointError(KdslError):
-    """The files that kdsl stores in a checkpoint cannot be read or written, or no longer fit the table."""
+    """The files that kdsl stores in a checkpoint cannot be read or written, or no longer fit the table.
+
+    Undo the change of the declaration, or start with a new checkpoint; ``kdsl diff --checkpoint`` says before the start
+    what a change does (docs/upgrading.md).
+    """
 
 
 class InferenceError(KdslError):
-    """The columns of a table cannot be inferred from its records or from the subjects of a schema registry."""
+    """The columns of a table cannot be inferred from its records or from the subjects of a schema registry.
+
+    Declare the columns, or name the format that the messages have (docs/inference.md).
+    """
 
 
 class ChangelogError(KdslError):
-    """A changelog cannot be applied to its target."""
+    """A changelog cannot be applied to its target.
+
+    The target was changed by somebody else, lacks a column, or is not what the checkpoint knows. The message says how
+    to accept that where it is safe (docs/changelogs.md).
+    """
 
 
 class RowError(KdslError, ValueError):
-    """Typed rows that cannot become a DataFrame, or a DataFrame whose rows are not rows of the table."""
+    """Typed rows that cannot become a DataFrame, or a DataFrame whose rows are not rows of the table.
+
+    The message names each column that is missing, superfluous or of another type.
+    """
 
 
 class TextError(KdslError, ValueError):

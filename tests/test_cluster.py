@@ -162,8 +162,8 @@ def test_a_wrong_cluster_creates_no_client() -> None:
     assert lines(e.value) == [
         "the cluster 'prod' has 2 problems:",
         "  bootstrap_servers is 'a:1', but the properties have 'bootstrap.servers' 'b:2'; "
-        "remove 'bootstrap.servers' from the properties",
-        "  'acks' has the value 'some'; use one of 'all', '-1', '0' and '1'",
+        "remove 'bootstrap.servers' from the properties [bootstrap-servers-twice]",
+        "  'acks' has the value 'some'; use one of 'all', '-1', '0' and '1' [client-setting-value]",
     ]
 
 
@@ -225,7 +225,8 @@ def test_an_environment_without_brokers_is_an_error(monkeypatch: pytest.MonkeyPa
 
     assert lines(e.value) == [
         "the environment describes no cluster:",
-        "  the environment variable 'KDSL_BOOTSTRAP_SERVERS' is not set; set it to host:port of the brokers",
+        "  the environment variable 'KDSL_BOOTSTRAP_SERVERS' is not set; set it to host:port of the brokers "
+        "[cluster-missing]",
     ]
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from docs.generate.pages import pages, write_pages
 from kdsl.cli.app import app
 from kdsl.resolve.transport import CAPABILITIES
-from tests.pages import FIRST_TABLES, first_table
+from tests.pages import FIRST_TABLES, PAGES, first_table, python_blocks
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -49,6 +49,13 @@ def test_links_lead_to_existing_files(path: Path) -> None:
     near = [link for link in links if not re.match(r"https?:", link)]
 
     assert [link for link in near if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_python_code_of_a_page_compiles(path: Path) -> None:
+    """What mypy says of it stands with all else that it checks, in ``tests/typing``."""
+    for code in python_blocks(path):
+        compile(code, str(path), "exec")
 
 
 @pytest.mark.parametrize("path", FIRST_TABLES, ids=lambda p: p.name)

@@ -13,8 +13,23 @@ from tests.source_trees import import_statements, modules, read, walk
 # From what everything may use to what uses everything: each package and each module at the top, once.
 LAYERS = (
     (
-        *("kdsl.callbacks", "kdsl.distribution", "kdsl.documents", "kdsl.durations", "kdsl.errors", "kdsl.extras"),
-        *("kdsl.folders", "kdsl.java", "kdsl.loading", "kdsl.name_patterns", "kdsl.notebooks", "kdsl.own_columns"),
+        *(
+            "kdsl.callbacks",
+            "kdsl.distribution",
+            "kdsl.documents",
+            "kdsl.durations",
+            "kdsl.errors",
+            "kdsl.explanations",
+        ),
+        *(
+            "kdsl.extras",
+            "kdsl.folders",
+            "kdsl.java",
+            "kdsl.loading",
+            "kdsl.name_patterns",
+            "kdsl.notebooks",
+            "kdsl.own_columns",
+        ),
         *("kdsl.plugins", "kdsl.retry", "kdsl.shown_values"),
     ),
     ("kdsl.secrets",),

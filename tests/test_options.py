@@ -10,6 +10,7 @@ import pytest
 
 from kdsl.declare.connector import KafkaOptions
 from kdsl.options import Options, option
+from tests.problem_texts import without_code
 
 
 class Fruit(Options):
@@ -27,7 +28,7 @@ class Fruit(Options):
 
 
 def problems_of(fruit: Options) -> list[str]:
-    return [str(p) for p in fruit.problems()]
+    return [without_code(p) for p in fruit.problems()]
 
 
 class TestConstructor:
@@ -110,7 +111,7 @@ class TestStrings:
     def test_messages_use_the_spelling_of_the_user(self) -> None:
         result = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
 
-        messages = [str(p) for p in result.problems(lambda _, key: f"'value.{key}'")]
+        messages = [without_code(p) for p in result.problems(lambda _, key: f"'value.{key}'")]
         assert messages == [
             "'value.ripe' has the value 'maybe': expected true or false; set 'value.ripe' to true or false"
         ]

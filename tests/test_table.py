@@ -46,9 +46,9 @@ def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
     assert [r.getMessage().split(": ", 1)[1] for r in caplog.records] == [
         "key_prefix='k_' has no effect, because the table has no key columns; declare key columns and a key format, or "
-        "remove it",
+        "remove it [key-option-unused]",
         "value_fields='EXCEPT_KEY' has no effect, because the table has no key columns; declare key columns and a key "
-        "format, or remove it",
+        "format, or remove it [key-option-unused]",
     ]
 
 

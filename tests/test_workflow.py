@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,17 @@ def test_its_commands_exist() -> None:
     targets = {match[1] for command in commands if (match := re.match(r"make ([a-z-]+)", command))}
     scripts = [command for command in commands if command.startswith(".ci/")]
 
-    assert targets == {"check", "test-spark"}
+    assert targets == {"check", "dist", "test-fast", "test-spark"}
     assert targets <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert [(ROOT / script).is_file() for script in scripts] == [True]
+
+
+def test_it_runs_each_python_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
+
+    assert JOBS["python"]["strategy"]["matrix"]["python-version"] == named
+    assert project["requires-python"] == f">={named[0]}"
 
 
 def test_it_runs_the_newest_tested_version_of_each_older_spark() -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kdsl.errors import Problem, decode_text
+from kdsl.explanations import explanations
 from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
@@ -147,8 +148,10 @@ def print_json(value: Any) -> None:
 
 
 def fail(error: BaseException) -> int:
-    """Print the message of an error, as it is, to the error stream, and return the exit code 1."""
-    err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
+    """Print the message of an error, as it is, and its class if `explain` knows it, and return the exit code 1."""
+    name = type(error).__name__
+    code = (f" [{name}]", "dim") if name in explanations() else ""
+    err.print(Text.assemble(("error:", "bold red"), f" {error}", code), highlight=False, soft_wrap=True)
     return 1
 
 

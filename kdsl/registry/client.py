@@ -88,7 +88,6 @@ def registry_client(registry: Registry) -> RegistryClient:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: The keys or certificates for TLS cannot be used.
-        MissingPackageError: As for `make_context`.
     """
     key = (os.getpid(), registry)  # connections do not outlive a fork
     with _lock:
@@ -107,7 +106,6 @@ class RegistryClient:
         ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: The keys or certificates for TLS cannot be used.
-        MissingPackageError: As for `make_context`.
 
     Attributes:
         unknown_for: For how many seconds an unknown id is not requested again.

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kdsl.client_settings.key_files import explain_unreachable
-from kdsl.client_settings.stores import Store, Which
+from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Registry, login_of
 from kdsl.errors import Problem, listing, nearest
 from kdsl.secrets import has_reference
@@ -45,12 +44,14 @@ NUMBERS: Mapping[str, int] = {
 
 _BASIC_SOURCES = ("URL", "USER_INFO", "SASL_INHERIT")
 _BEARER_SOURCES = ("STATIC_TOKEN", "OAUTHBEARER", "SASL_OAUTHBEARER_INHERIT")
-_STORES: tuple[Which, ...] = ("truststore", "keystore")
+_INLINE = {
+    "truststore": ("ssl.truststore.certificates",),
+    "keystore": ("ssl.keystore.key", "ssl.keystore.certificate.chain"),
+}
+"""The settings for the content of a PEM store, instead of its location."""
 _TLS = (
-    *(f"ssl.{which}.{what}" for which in _STORES for what in ("location", "password", "type")),
-    "ssl.truststore.certificates",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
+    *(f"ssl.{which}.{what}" for which in _INLINE for what in ("location", "password", "type")),
+    *(name for names in _INLINE.values() for name in names),
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
@@ -77,29 +78,6 @@ class OAuth:
 
 
 @attrs.frozen
-class Tls:
-    """The keys of the client, and the authorities that it trusts.
-
-    Attributes:
-        truststore: The store of the authorities; None means those of this machine.
-        keystore: The store of the client's key and certificates.
-        authorities: The authorities as PEM, instead of a store.
-        key: The client's key as PEM.
-        chain: Its certificates as PEM.
-        password: The password of a key in PEM.
-        checks_host: Whether the certificate must contain the host name.
-    """
-
-    truststore: Store | None = None
-    keystore: Store | None = None
-    authorities: str = ""
-    key: str = attrs.field(default="", repr=False)
-    chain: str = ""
-    password: str | None = attrs.field(default=None, repr=False)
-    checks_host: bool = True
-
-
-@attrs.frozen
 class Settings:
     """The parsed settings of the registry client.
 
@@ -108,7 +86,7 @@ class Settings:
         basic: The user and the password.
         token: The token.
         oauth: Where tokens come from.
-        tls: Keys.
+        tls: The TLS settings of a Kafka client.
         connect_timeout: Seconds to wait for a connection.
         read_timeout: Seconds to wait for an answer.
         retries: How often a request is repeated.
@@ -122,7 +100,7 @@ class Settings:
     basic: tuple[str, str] | None = attrs.field(default=None, repr=False)
     token: str | None = attrs.field(default=None, repr=False)
     oauth: OAuth | None = None
-    tls: Tls = attrs.field(factory=Tls)
+    tls: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     connect_timeout: float = 10.0
     read_timeout: float = 60.0
     retries: int = 6
@@ -443,53 +421,16 @@ class _SettingsReader:
                 "write https://HOST/PATH of the identity provider",
             )
 
-    def _read_tls(self) -> Tls:
-        """Read the TLS settings, but no files; contradictions, wrong values and paths are recorded as problems."""
-        algorithm = self._values.get("ssl.endpoint.identification.algorithm", "https").lower()
-        if algorithm not in ("", "none", "https") and not has_reference(algorithm):
-            self._add_problem(
-                "registry-setting-value",
-                f"'ssl.endpoint.identification.algorithm' has the value {algorithm!r}",
-                "use https, or an empty string to turn the check of the host name off",
-            )
-        key, chain = self._values.get("ssl.keystore.key", ""), self._values.get("ssl.keystore.certificate.chain", "")
-        if bool(key) != bool(chain):
-            message = "a key needs its certificates, and certificates their key"
-            self._add_problem("tls-store", message, "set 'ssl.keystore.key' and 'ssl.keystore.certificate.chain'")
-        return Tls(
-            truststore=self._store("truststore"),
-            keystore=self._store("keystore"),
-            authorities=self._values.get("ssl.truststore.certificates", ""),
-            key=key,
-            chain=chain,
-            password=self._values.get("ssl.key.password"),
-            checks_host=algorithm == "https",
-        )
-
-    def _store(self, which: Which) -> Store | None:
-        """Read a key store or truststore, by default with the type that its file name shows; None without a location.
-
-        Recorded as problems: a password without a location, and a location that no machine can read, which is returned
-        nevertheless.
-        """
-        name = f"ssl.{which}.location"
-        location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")
-        if location is None:
-            if password is not None:
-                message = f"{self._quote_name(f'ssl.{which}.password')} is set without a store"
-                self._add_problem("tls-store", message, f"write {name}, or remove it")
-            return None
-        if reason := explain_unreachable(location):
-            self._add_problem(
-                "tls-store",
-                f"{self._quote_name(name)} is {location!r}: {reason}",
-                "copy the file to the driver and to every executor and write its path, or install a fetcher",
-            )
-        ending = location.lower()
-        kind = "PEM" if ending.endswith((".pem", ".crt", ".cer")) else "PKCS12" if ending.endswith(_P12) else "JKS"
-        return Store(
-            which, location, self._values.get(f"ssl.{which}.type", kind), password, self._values.get(_KEY_PASSWORD)
-        )
+    def _read_tls(self) -> dict[str, str]:
+        """Return the TLS settings as those of a Kafka client, whose checks apply; PEM need not be declared here."""
+        tls = {name: self._values[name] for name in _TLS if name in self._values}
+        for which, contents in _INLINE.items():
+            location = tls.get(f"ssl.{which}.location", "").lower()
+            if location.endswith((".pem", ".crt", ".cer")) or not tls.keys().isdisjoint(contents):
+                tls.setdefault(f"ssl.{which}.type", "PEM")
+        tls["security.protocol"] = "SSL"
+        self.problems += librdkafka_settings(tls, "consumer").problems
+        return tls
 
     def _read_proxy(self) -> str | None:
         """Read the address of the proxy; None without one, or with a problem, which is recorded."""
@@ -529,7 +470,3 @@ def _is_address(url: str) -> bool:
 def fits_header(text: str) -> bool:
     """Whether an HTTP header can contain a value: printable ASCII, not empty, without spaces at its ends."""
     return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
-
-
-_P12 = (".p12", ".pfx")
-_KEY_PASSWORD = "ssl.key.password"  # noqa: S105  # the name of a setting

@@ -232,21 +232,18 @@ _token_callbacks: dict[TokenCallback, Any] = {}
 """librdkafka keeps pointers to these as long as the clients live, so they are never freed."""
 
 
-def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
-    """Let the client of a configuration call for its tokens, from librdkafka's own thread once it is started.
+def _create_refresh(create: TokenCallback) -> Any:
+    """Return the function that librdkafka calls for tokens; it is kept until the process ends, as librdkafka needs it.
 
-    `start_token_callback` must be called after the client is created. Nothing happens without a callback;
-    any other is kept until the process ends.
+    Nothing may be raised into librdkafka.
     """
-    if callback is None:
-        return
-    lib, create = library(), callback
+    lib = library()
 
     def refresh(handle: int, _: bytes, __: int) -> None:
         text = c.create_string_buffer(512)
         try:
             token, expires, principal, extensions = create(None)
-        except Exception as e:  # noqa: BLE001  # nothing may be raised into librdkafka; the callback has logged it
+        except Exception as e:  # noqa: BLE001  # the callback has logged it
             lib.rd_kafka_oauthbearer_set_token_failure(handle, str(e).encode())
             return
         pairs = [part.encode() for pair in extensions.items() for part in pair]
@@ -254,37 +251,40 @@ def set_token_callback(conf: int, callback: TokenCallback | None) -> None:
         if lib.rd_kafka_oauthbearer_set_token(handle, *arguments, text, len(text)):
             lib.rd_kafka_oauthbearer_set_token_failure(handle, text.value)
 
-    pointer = _token_callbacks.setdefault(callback, _TOKEN_CALLBACK(refresh))
-    lib.rd_kafka_conf_set_oauthbearer_token_refresh_cb(conf, pointer)
-    lib.rd_kafka_conf_enable_sasl_queue(conf, 1)
+    return _token_callbacks.setdefault(create, _TOKEN_CALLBACK(refresh))
 
 
-def start_token_callback(handle: int, callback: TokenCallback | None) -> None:
-    """Let librdkafka's background thread call the client's token callback; nothing happens without one."""
-    if callback is not None:
-        library().rd_kafka_error_destroy(library().rd_kafka_sasl_background_callbacks_enable(handle))
-
-
-def new_client(kind: int, settings: Mapping[str, Any]) -> int:
+def new_client(kind: int, settings: Mapping[str, Any], *, events: int = 0, error: type[KdslError] = KdslError) -> int:
     """Create a client of librdkafka; `rd_kafka_destroy` closes it.
+
+    librdkafka's background thread calls the callback for tokens.
 
     Args:
         kind: `PRODUCER` or `CONSUMER`.
         settings: librdkafka's settings, and a callback for tokens (`TOKEN_CALLBACK`).
+        events: The events that its queue gets, as a sum of their numbers.
+        error: What is raised if librdkafka refuses a setting or cannot create the client.
     """
     lib, text = library(), c.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
-    callback = settings.get(TOKEN_CALLBACK)
-    set_token_callback(conf, callback)
-    for key, value in settings.items():
-        if key != TOKEN_CALLBACK and lib.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), text, len(text)):
+    values = dict(settings)
+    callback: TokenCallback | None = values.pop(TOKEN_CALLBACK, None)
+    if callback is not None:
+        lib.rd_kafka_conf_set_oauthbearer_token_refresh_cb(conf, _create_refresh(callback))
+        lib.rd_kafka_conf_enable_sasl_queue(conf, 1)
+    for key, value in values.items():
+        if lib.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
-            raise KdslError(f"librdkafka refuses the setting {key!r} or its value; correct the client property")
+            # librdkafka's reason is not shown, because it quotes the value, which may be a secret.
+            raise error(f"librdkafka refuses the setting {key!r} or its value; correct the client property")
+    if events:
+        lib.rd_kafka_conf_set_events(conf, events)
     handle: int | None = lib.rd_kafka_new(kind, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)
-        raise KdslError(
+        raise error(
             f"librdkafka cannot create a client: {text.value.decode(errors='replace')}; correct the client properties"
         )
-    start_token_callback(handle, callback)
+    if callback is not None:
+        lib.rd_kafka_error_destroy(lib.rd_kafka_sasl_background_callbacks_enable(handle))
     return handle

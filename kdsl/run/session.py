@@ -35,7 +35,7 @@ from kdsl.spark_versions import (
     require,
 )
 from kdsl.types import model as t
-from kdsl.types.spark import TIME_TYPE_SETTING, has_time, time_type_problem
+from kdsl.types.spark import TIME_TYPE_SETTING, time_type_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,7 +238,7 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     No task is run, and nothing changes.
     """
     check_runtime(spark, table)
-    if has_time(row):
+    if t.contains(row, t.Time):
         require(TIME_TYPE, session_version(spark), table)
     if problem := time_type_problem(row, get_setting(spark, TIME_TYPE_SETTING, "false")):
         raise SessionError(f"{table}: {problem}")

@@ -102,7 +102,7 @@ def avro_draft(
         instants = not envelope and not legacy
         kind, row = _read_columns(kind, notes, legacy=legacy, connect=registered, instants=instants)
         check_members(row)
-        if registered and not _contains(row, t.Timestamp):
+        if registered and not t.contains(row, t.Timestamp):
             default = {"legacy_timestamps": True}  # which makes no difference here
             chosen = attrs.evolve(chosen, **default)  # type: ignore[misc]
     except AvroTypeError as e:
@@ -403,15 +403,9 @@ def _find_differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
             yield from _find_differences(member.type, other.type, f"{path}.{member.name}" if path else member.name)
 
 
-def _contains(kind: t.DataType, wanted: type[t.DataType]) -> bool:
-    """Whether a type is of a class, or contains a type that is."""
-    return isinstance(kind, wanted) or any(_contains(child, wanted) for child in t.children(kind))
-
-
 def _has_micros(kind: t.DataType) -> bool:
     """Whether a type contains a timestamp finer than milliseconds."""
-    fine = isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > 3
-    return fine or any(_has_micros(child) for child in t.children(kind))
+    return any(isinstance(one, t.Timestamp | t.TimestampLtz) and one.precision > 3 for one in t.walk_types(kind))
 
 
 def _convert_default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:

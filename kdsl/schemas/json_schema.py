@@ -80,7 +80,7 @@ def json_schema_draft(
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
     ]
-    chosen = chosen or (Json(timestamp_format="ISO-8601") if _has_time(row) else Json())
+    chosen = chosen or (Json(timestamp_format="ISO-8601") if t.contains(row, t.TimestampLtz) else Json())
     table = TableDef(
         name or title,
         tuple(columns),
@@ -112,11 +112,6 @@ def _string_of(schema: Any, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _has_time(kind: t.DataType) -> bool:
-    """Whether a type is or contains a TIMESTAMP_LTZ."""
-    return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
-
-
 class _JsonSchemaReader:
     """Reads schemas as column types; collects defaults, hints and notes.
 
@@ -138,11 +133,6 @@ class _JsonSchemaReader:
         Without ``type``, a schema with ``properties`` becomes a ROW, and one with ``enum`` a STRING; any other without
         a single type becomes a STRING with a note. Defaults, hints and notes are collected in the
         reader.
-
-        Args:
-            schema: The schema.
-            path: The path to the type.
-            around: The references through which it was reached.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):

@@ -376,13 +376,7 @@ def _message_names(schema: RegisteredSchema, bodies: pa.BinaryArray) -> list[str
 
 
 def _record_types(client: RegistryClient, schema: RegisteredSchema, ids: Iterable[SchemaId]) -> list[str]:
-    """List the full name of an Avro schema's record, empty without one, and of others, each once.
-
-    Args:
-        client: The client of the registry.
-        schema: The schema.
-        ids: The ids of the other schemas; those that the registry does not have are left out.
-    """
+    """List the full name of an Avro schema's record, empty without one, and of others, each once."""
 
     def name_of(one: RegisteredSchema) -> str:
         return schema_type(whole_schema(client, one)).name if one.kind == "AVRO" else ""

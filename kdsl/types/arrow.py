@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -171,22 +172,26 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 
     The numbers are Arrow's own, so Python's limits on dates and times do not apply.
     """
-    kind = _with_numbers(array.type)
-    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    return [value for chunk in chunks for value in cast_array(chunk, kind).to_pylist()]
-
-
-def _with_numbers(kind: pa.DataType) -> pa.DataType:
-    """Return a type with integers in place of dates, times and timestamps, at any depth."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in plain_values(chunk)]
+    kind = array.type
     if pa.types.is_date32(kind):
-        return pa.int32()
+        return list(array.view(pa.int32()).to_pylist())
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
-        return pa.int64()
+        return list(array.view(pa.int64()).to_pylist())
+    values: list[Any]
     if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_with_numbers(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_with_numbers(kind.value_type)))
-    if pa.types.is_map(kind):
-        key, item = (f.with_type(_with_numbers(f.type)) for f in (kind.key_field, kind.item_field))
-        return pa.map_(key, item)
-    return kind
+        names = [f.name for f in kind]
+        columns = [plain_values(column) for column in array.flatten()]
+        values = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [{} for _ in array]
+    elif pa.types.is_map(kind) or pa.types.is_list(kind):
+        offsets = array.offsets.to_pylist()
+        parts = (array.keys, array.items) if pa.types.is_map(kind) else (array.values,)
+        lists = [plain_values(part.slice(offsets[0], offsets[-1] - offsets[0])) for part in parts]
+        elements = list(zip(*lists, strict=True)) if pa.types.is_map(kind) else lists[0]
+        values = [elements[start - offsets[0] : end - offsets[0]] for start, end in pairwise(offsets)]
+    else:
+        return list(array.to_pylist())
+    if not array.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

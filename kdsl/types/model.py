@@ -250,5 +250,10 @@ def walk_types(kind: DataType) -> Iterator[DataType]:
         yield from walk_types(child)
 
 
+def contains(kind: DataType, wanted: type[DataType]) -> bool:
+    """Whether a type is of a class, or contains a type that is."""
+    return any(isinstance(one, wanted) for one in walk_types(kind))
+
+
 STRING = VarChar()
 BYTES = VarBinary()

@@ -28,6 +28,8 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import importlib
+import inspect
 import sys
 import types
 import typing
@@ -38,7 +40,7 @@ import attrs
 
 from kdsl.errors import KdslError, nearest
 from kdsl.types import model as t
-from kdsl.types.docstrings import member_docstrings
+from kdsl.types.class_source import member_docstrings
 from kdsl.types.parse import TypeSyntaxError, parse_type
 from kdsl.types.spark import from_spark, spark_type_classes
 
@@ -217,8 +219,21 @@ def class_members(cls: Any) -> Mapping[str, Any] | None:
     if dataclasses.is_dataclass(cls):
         return {f.name: f.type for f in dataclasses.fields(cls)}
     if typing.is_typeddict(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-        return dict(cls.__annotations__)
+        return next(filter(None, map(read_annotations, cls.__mro__)), {})
     return None
+
+
+def read_annotations(owner: Any) -> dict[str, Any]:
+    """The annotations that a class or function itself declares; as strings if they cannot be evaluated yet.
+
+    From Python 3.14 on an annotation is evaluated when it is read (PEP 649). A table class is read before names below
+    it exist, and names that are imported for type checkers never do. `evaluate_annotation` takes the strings.
+    """
+    try:
+        return dict(inspect.get_annotations(owner))
+    except NameError:
+        lazy: Any = importlib.import_module("annotationlib")  # Python 3.14 has it; no earlier one raises NameError here
+        return dict(lazy.get_annotations(owner, format=lazy.Format.STRING))
 
 
 def literal_values(annotation: Any) -> tuple[Any, ...] | None:

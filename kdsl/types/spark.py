@@ -203,7 +203,7 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     Returns:
         None if the session can use it.
     """
-    timed = [field.name for field in row.fields if has_time(field.type)]
+    timed = [field.name for field in row.fields if t.contains(field.type, t.Time)]
     if not timed or switch == "true":
         return None
     verb = "is" if len(timed) == 1 else "are"
@@ -213,21 +213,6 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
         f"    {TIME_TYPE_SETTING} true\nto the Spark configuration with which the session, its cluster or its Connect "
         "server is started"
     )
-
-
-def has_time(kind: t.DataType) -> bool:
-    """Whether a column type is TIME, or contains it."""
-    match kind:
-        case t.Time():
-            return True
-        case t.Array(element=element) | t.Multiset(element=element):
-            return has_time(element)
-        case t.Map(key=key, value=value):
-            return has_time(key) or has_time(value)
-        case t.Row(fields=fields):
-            return any(has_time(field.type) for field in fields)
-        case _:
-            return False
 
 
 def time_columns(schema: s.StructType) -> list[str]:

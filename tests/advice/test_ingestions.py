@@ -12,7 +12,7 @@ from kdsl.ingest import Ingestion, Transform
 from kdsl.ingest.projection import TransformRule, transform_table
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
-from tests.advice.cases import Called, check_advice
+from tests.advice.cases import Called, Shown, check_advice
 
 SOURCE = {"type": "kafka", "properties.bootstrap.servers": "a:9092", "topic": "t"}
 KAFKA = {"type": "kafka", "properties.bootstrap.servers": "b:9092"}
@@ -42,7 +42,8 @@ def ingest(
     options = {key: text for key, text in {**feed, **(source or {})}.items() if text is not None}
     lines = ["source:", *(f"  {key}: {write(text)}" for key, text in options.items()), "sink:"]
     lines += [f"  {key}: {write(text)}" for key, text in (sink or {"type": "memory"}).items()]
-    return lambda: list(Ingestion.read("\n".join([*lines, *rest, ""]))[1])
+    document = "\n".join([*lines, *rest, ""])
+    return Shown(lambda: list(Ingestion.read(document)[1]), document, "yaml")
 
 
 def write(text: str) -> str:

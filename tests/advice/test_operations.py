@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from kdsl.plan.plan_table import plan_read
 from kdsl.resolve import problems
 from kdsl.scripts.planner import check_script
 from kdsl.types import model as t
-from tests.advice.cases import CLUSTER, Called, check_advice
+from tests.advice.cases import CLUSTER, Called, Shown, check_advice
 
 OPTIONS: dict[str, Any] = {"connector": "kafka", "topic": "t", "format": "json", "properties.group.id": "g"}
 ORDERS = "tests.data_source.shop_tables:Orders"
@@ -40,37 +41,41 @@ LETTERS = ", 'scan.dead-letter.topic' = 'd', 'scan.dead-letter.max-count' = '{}'
 ONCE = ", 'sink.delivery-guarantee' = '{}', 'sink.transactional-id-prefix' = 'p'"
 
 
-def read(**options: str) -> Callable[[], list[Problem]]:
+def read(**options: str) -> Callable[[], object]:
     def find() -> list[Problem]:
         request = _Request({**SERVERS, **options})
         plan = request.plan(lambda table, cluster: table.read_plan(request.columns, cluster))
         return [*request.problems, *(() if plan is None else _read_problems(plan))]
 
-    return find
+    chosen = "".join(f".option({name!r}, {value!r})" for name, value in options.items())
+    return Shown(find, f'spark.readStream.format("kdsl"){chosen}.load()')
 
 
-def write(ddl: str) -> Callable[[], list[Problem]]:
-    return lambda: write_problems(kdsl.sql(ddl).write_plan(CLUSTER))
+def write(ddl: str) -> Callable[[], object]:
+    return Shown(lambda: write_problems(kdsl.sql(ddl).write_plan(CLUSTER)), ddl, "sql")
 
 
 def follow_changes(
     table: type[KafkaTable | UpsertTable], columns: list[str] | None = None, by: str = "_commit_version"
 ) -> Callable[[], object]:
-    return lambda: _check_columns(
-        _change_plan(table.as_table(), CLUSTER, columns, None),
-        by,
+    return Shown(
+        lambda: _check_columns(_change_plan(table.as_table(), CLUSTER, columns, None), by),
+        f"auto_cdc({table.__name__}, cluster, columns={columns}, sequence_by={by!r})",
     )
 
 
-def declare(**column: Any) -> Callable[[], list[Problem]]:
-    config = TableConfig(name="t", columns=[ColumnConfig(**{"name": "a", "type": "INT"} | column)], options=OPTIONS)
-    return lambda: list(problems(config.definition(), "read"))
+def declare(**column: Any) -> Callable[[], object]:
+    options: dict[str, Any] = {"name": "a", "type": "INT"} | column
+    config = TableConfig(name="t", columns=[ColumnConfig(**options)], options=OPTIONS)
+    text = "columns:\n  - " + "\n    ".join(f"{name}: {json.dumps(value)}" for name, value in options.items())
+    return Shown(lambda: list(problems(config.definition(), "read")), text, "yaml")
 
 
-def configure(**options: str) -> Callable[[], list[Problem]]:
-    columns = [ColumnConfig(name="a", type="INT")]
-    config = TableConfig(name="t", columns=columns, options={**OPTIONS, **options})
-    return lambda: list(problems(config.definition(), "read"))
+def configure(**options: str) -> Callable[[], object]:
+    chosen = {**OPTIONS, **options}
+    config = TableConfig(name="t", columns=[ColumnConfig(name="a", type="INT")], options=chosen)
+    text = "options:\n" + "\n".join(f"  {name}: {value}" for name, value in chosen.items())
+    return Shown(lambda: list(problems(config.definition(), "read")), text, "yaml")
 
 
 def infer(**options: Any) -> Callable[[], object]:
@@ -78,8 +83,8 @@ def infer(**options: Any) -> Callable[[], object]:
     return lambda: define_table("orders", schema, CatalogOptions(format="json", **options))
 
 
-def plan(text: str, cluster: Cluster | None = None) -> Callable[[], list[Problem]]:
-    return lambda: list(check_script(read_script(text), cluster)[1])
+def plan(text: str, cluster: Cluster | None = None) -> Callable[[], object]:
+    return Shown(lambda: list(check_script(read_script(text), cluster)[1]), text, "sql")
 
 
 class Inserted(KafkaTable, topic="t", value=Json(), startup="earliest-offset"):

@@ -24,7 +24,7 @@ from kdsl import (
 from kdsl.datastream.outgoing import add_row_expressions
 from kdsl.datastream.serializers import KafkaRecordSerializationSchemaBuilder, RowExpression
 from kdsl.resolve import problems
-from tests.advice.cases import Called, check_advice
+from tests.advice.cases import Called, Shown, check_advice
 from tests.datastream import functions
 
 HOSTS = "a:9092"
@@ -178,16 +178,17 @@ _numbers = iter(range(1000))
 def declare(body: str, head: str = "topic='t', value=Json()", before: str = "") -> Callable[[], object]:
     """A call that declares a table class in a module of its own, and returns its problems as a table that is read."""
 
+    shown = f"{before}\nclass Orders({_base(head)}):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
     def find() -> object:
         names: dict[str, Any] = {"__name__": __name__}
-        code = f"from __future__ import annotations\n{HEADER}\n{before}\nclass Orders({_base(head)}):\n"
-        code += "".join(f"    {line}\n" for line in body.splitlines())
+        code = f"from __future__ import annotations\n{HEADER}\n{shown}"
         file = f"<shop {next(_numbers)}>"
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
         exec(compile(code, file, "exec"), names)
         return problems(names["Orders"].definition(), "read")
 
-    return find
+    return Shown(find, shown.strip())
 
 
 def _base(head: str) -> str:
@@ -331,18 +332,25 @@ def express(**expressions: str) -> Callable[[], object]:
         rows = session.sql("SELECT 1 AS n, 'a' AS payload")
         return add_row_expressions(rows, {n: RowExpression(text) for n, text in expressions.items()}, "KafkaSink")
 
-    return add
+    return Shown(add, "builder" + "".join(f".{METHODS[name]}({text!r})" for name, text in expressions.items()))
 
 
+METHODS = {"topic": "set_topic_selector", "headers": "set_header_provider", "timestamp": "set_timestamp"}
+REJECTED = "set_topic_selector() has 'nn', which Spark rejects for this DataFrame: …"
+TOPIC = "set_topic_selector() has 'n', which is int in this DataFrame"
+HEADERS = "set_header_provider() has 'payload', which is string in this DataFrame"
+TIME = "set_timestamp() has 'array(n)', which is array<int> in this DataFrame"
 FRAMES = [
-    Called("serializer-column", express(topic="nn"), "the columns are 'n' and 'payload'", express(topic="payload")),
+    Called("serializer-column", express(topic="nn"), "the columns are 'n' and 'payload'", express(topic="payload"),
+           REJECTED),
     Called("serializer-column", express(topic="n"), "make it a STRING, with a cast",
-           express(topic="CAST(n AS STRING)")),
+           express(topic="CAST(n AS STRING)"), TOPIC),
     Called("serializer-column", express(headers="payload"), "make it a MAP",
-           express(headers="map('a', CAST(payload AS BINARY))")),
+           express(headers="map('a', CAST(payload AS BINARY))"), HEADERS),
     Called("serializer-column", express(timestamp="array(n)"), "make it a TIMESTAMP",
-           express(timestamp="TIMESTAMP'2025-01-01 00:00:00'")),
-    Called("serializer-column", express(timestamp="array(n)"), "or an integer of milliseconds", express(timestamp="n")),
+           express(timestamp="TIMESTAMP'2025-01-01 00:00:00'"), TIME),
+    Called("serializer-column", express(timestamp="array(n)"), "or an integer of milliseconds",
+           express(timestamp="n"), TIME),
 ]  # fmt: skip
 CASES = [*BUILDERS, *CLASSES, *FRAMES]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from kdsl.client_settings.to_librdkafka import librdkafka_settings
 from kdsl.cluster import Cluster, Registry
 from kdsl.registry.settings import registry_problems
 from kdsl.secrets import resolve
-from tests.advice.cases import Called, check_advice
+from tests.advice.cases import Called, Shown, check_advice
 from tests.client_settings.installed import DATA
 
 HOSTS = "kafka:9092"
@@ -28,12 +29,17 @@ LOGIN = f'{PLAIN} required username="me" password="${{env:PASSWORD}}";'
 def client(servers: str = HOSTS, transport: str = "librdkafka", **properties: object) -> Callable[[], object]:
     """A call that returns the problems of a cluster; ``_`` in names stands for ``.``."""
     settings = {name.replace("_", "."): value for name, value in properties.items()}
-    return lambda: list(Cluster(servers, properties=settings).problems(transport))  # type: ignore[arg-type]
+
+    def find() -> object:
+        return list(Cluster(servers, properties=settings).problems(transport))  # type: ignore[arg-type]
+
+    return Shown(find, f"Cluster({servers!r}, properties={settings!r})" if settings else f"Cluster({servers!r})")
 
 
 def registry(url: str = URL, **properties: str) -> Callable[[], object]:
     settings = {name.replace("__", "-").replace("_", "."): value for name, value in properties.items()}
-    return lambda: list(registry_problems(Registry(url, settings)))
+    text = f"Registry({url!r}, {settings!r})" if settings else f"Registry({url!r})"
+    return Shown(lambda: list(registry_problems(Registry(url, settings))), text)
 
 
 def document(text: str, name: str | None = None) -> Callable[[], object]:
@@ -43,7 +49,7 @@ def document(text: str, name: str | None = None) -> Callable[[], object]:
             path.write_text(text)
             return Cluster.from_yaml(path, name)
 
-    return read
+    return Shown(read, text, "yaml")
 
 
 def environment(values: Mapping[str, str], call: Callable[[], object]) -> Callable[[], object]:
@@ -128,12 +134,29 @@ def client_of(
 ) -> Callable[[], object]:
     """A call that returns the problems of a cluster with some settings and some more; None removes one."""
     properties = {name: text for name, text in {**settings, **(more or {})}.items() if text is not None}
-    return lambda: list(Cluster(HOSTS, properties=properties).problems(transport))  # type: ignore[arg-type]
+
+    def find() -> object:
+        return list(Cluster(HOSTS, properties=properties).problems(transport))  # type: ignore[arg-type]
+
+    return Shown(find, write_properties(properties), "yaml")
 
 
 def create(settings: Mapping[str, str]) -> Callable[[], object]:
     """A call that returns the problems of a consumer, whose files are read."""
-    return lambda: list(librdkafka_settings(settings, "consumer", resolve, Machine()).problems)
+    return Shown(
+        lambda: list(librdkafka_settings(settings, "consumer", resolve, Machine()).problems),
+        write_properties(settings),
+        "yaml",
+    )
+
+
+def write_properties(properties: Mapping[str, str]) -> str:
+    """The properties of a cluster in YAML, of values with several lines and of files of tests only the ends."""
+    lines = ["properties:"]
+    for name, text in properties.items():
+        shown = f"…{text[-20:]}" if "\n" in text else text.replace(str(DATA), "…")
+        lines.append(f"  {name}: {json.dumps(shown, ensure_ascii=False)}")
+    return "\n".join(lines)
 
 
 def follow(
@@ -286,7 +309,7 @@ REGISTRIES = [
     Called("registry-setting-unknown", registry(max_retrys="3"), "use one of its settings", registry(max_retries="3")),
     Called("registry-setting-value", registry(max_retries="many"), "use an integer, 0 or more",
            registry(max_retries="3")),
-    Called("registry-setting-value", registry(ssl_endpoint_identification_algorithm="http"),
+    Called("client-setting-value", registry(ssl_endpoint_identification_algorithm="http"),
            "use https, or an empty string",
            registry(ssl_endpoint_identification_algorithm="https")),
     Called("registry-setting-value", registry(proxy_host="a b", proxy_port="x"),
@@ -343,8 +366,8 @@ REGISTRIES = [
            "or write OAUTHBEARER in its place, and set 'bearer.auth.issuer.endpoint.url'",
            registry(bearer_auth_credentials_source="OAUTHBEARER", bearer_auth_issuer_endpoint_url="https://idp/token",
                     bearer_auth_client_id="me", bearer_auth_client_secret="${env:SECRET}")),
-    Called("tls-store", registry(ssl_keystore_key="x"), "set 'ssl.keystore.key' and 'ssl.keystore.certificate.chain'",
-           registry(ssl_keystore_key="x", ssl_keystore_certificate_chain="y")),
+    Called("tls-store", registry(ssl_keystore_key=KEY), "set ssl.keystore.certificate.chain too",
+           registry(ssl_keystore_key=KEY, ssl_keystore_certificate_chain=CHAIN)),
     Called("tls-store", registry(ssl_truststore_password="x"), "write ssl.truststore.location",
            registry(ssl_truststore_password="x", ssl_truststore_location="/a.p12")),
     Called("tls-store", registry(ssl_truststore_location="https://a/b.jks"), "copy the file",

@@ -12,7 +12,7 @@ from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.match_batches import match_schema
 from kdsl.types.parse import parse_type
 from kdsl.types.spark import spark_type
-from tests.advice.cases import Called, check_advice
+from tests.advice.cases import Called, Shown, check_advice
 from tests.run.write_plans import write_plan
 
 BOTH, AT = {"id": "BIGINT", "name": "STRING"}, {"at": "TIMESTAMP_LTZ(3)"}
@@ -23,7 +23,12 @@ def write(columns: Mapping[str, str], table: Mapping[str, str] = BOTH, **plan: A
     schema = StructType()
     for name, kind in columns.items():
         schema.add(name, NullType() if kind == "VOID" else spark_type(parse_type(kind)))
-    return lambda: match_schema(schema, write_plan(table, **plan))[2]
+    text = f"columns of the rows:  {write_columns(columns)}\ncolumns of the table: {write_columns(table)}"
+    return Shown(lambda: match_schema(schema, write_plan(table, **plan))[2], text, "text")
+
+
+def write_columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 ID, KEY = {"id": "BIGINT"}, {"id": "BIGINT NOT NULL"}

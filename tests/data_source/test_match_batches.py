@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kdsl.run.dataframes.match_batches import BatchMatch, match_schema
 from kdsl.types.spark import spark_schema
+from tests.problem_texts import without_code
 from tests.run.write_plans import row, write_plan
 
 
@@ -19,7 +20,7 @@ def match_rows(schema: dict[str, str], batch: pa.RecordBatch, **columns: str) ->
 
 
 def problems_of(schema: dict[str, str], **columns: str) -> list[str]:
-    return [str(problem) for problem in match_schema(spark_schema(row(schema)), write_plan(columns))[2]]
+    return [without_code(problem) for problem in match_schema(spark_schema(row(schema)), write_plan(columns))[2]]
 
 
 def test_columns_go_by_name_in_any_letter_case_and_are_widened() -> None:

@@ -12,6 +12,7 @@ from kdsl.errors import ResolveError
 from kdsl.options import Spelling
 from kdsl.resolve import problems
 from kdsl.types import model as t
+from tests.problem_texts import without_code
 
 DOCUMENT = """\
 tables:
@@ -104,7 +105,7 @@ class TestDefinition:
 def problems_of(text: str) -> list[str]:
     with pytest.raises(ResolveError) as caught:
         read_tables(text, file="t.yaml")
-    return [str(p) for p in caught.value.problems]
+    return [without_code(p) for p in caught.value.problems]
 
 
 class TestErrors:

@@ -51,11 +51,11 @@ def change_answer(case: Case) -> Any:
     there, gone = change_frames(result.dialect, result.writing_rules())
     frame = there if case.kind_of_row in ("+I", "+U") else gone
     try:
-        values = (
-            as_python(value) if isinstance(value, dict) else arrow_value(value, field.type)
+        values = {
+            field.name: as_python(value) if isinstance(value, dict) else arrow_value(value, field.type)
             for value, field in zip(case.values, case.row.fields, strict=True)
-        )
-        row = ReferenceEncoder(case.row, result.writing_rules()).message(tuple(values))
+        }
+        row = ReferenceEncoder(case.row, result.writing_rules()).message(values)
     except FieldError:
         return ERROR
     return frame.before + row + frame.after

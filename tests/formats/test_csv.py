@@ -9,12 +9,13 @@ from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.format import unescape
+from tests.problem_texts import without_code
 
 PLAIN = t.row(a=t.STRING)
 
 
 def problems_of(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
-    return [str(p) for p in (*csv.problems(), *csv.check(row, direction))]
+    return [without_code(p) for p in (*csv.problems(), *csv.check(row, direction))]
 
 
 @pytest.mark.parametrize(

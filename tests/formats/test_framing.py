@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import BadRecord, Decoded
-from kdsl_formats._registry.framing import NO_ID, Ids, add_frames, frame_of, merge_groups, split_frames
+from kdsl_formats._columns.merge import merge_decoded
+from kdsl_formats._registry.framing import NO_ID, Ids, add_frames, frame_of, split_frames
 
 KIND = pa.struct([pa.field("x", pa.binary())])
 
@@ -87,7 +88,7 @@ def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) 
             bad += [BadRecord(int(i), "no") for i in (range(len(ids)) if indices is None else indices)]
             continue
         parts.append((indices, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
-    decoded = merge_groups(parts, bad, len(ids), KIND)
+    decoded = merge_decoded(parts, bad, Decoded(pa.array([], KIND)))
 
     results = [i for i, n in enumerate(numbers) if 0 <= n < 3]
     owners = list(range(len(ids))) if decoded.messages is None else decoded.messages.to_pylist()

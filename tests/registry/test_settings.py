@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kdsl.cluster import Registry
@@ -75,15 +73,13 @@ def test_headers_are_those_that_are_asked_for() -> None:
     assert problems == ()
 
 
-def test_the_type_of_a_store_follows_from_its_name_unless_set(tmp_path: Path) -> None:
-    kinds = {"a.jks": "JKS", "b.p12": "PKCS12", "c.pem": "PEM"}
-    for name, kind in kinds.items():
-        store = settings(ssl_truststore_location=str(tmp_path / name)).tls.truststore
-        assert store is not None
-        assert store.kind == kind
-    store = settings(ssl_keystore_location="x.jks", ssl_keystore_type="PKCS12", ssl_keystore_password="s").tls.keystore
-    assert store is not None
-    assert (store.kind, store.password) == ("PKCS12", "s")
+def test_a_file_with_the_name_of_pem_needs_no_type() -> None:
+    pem = settings(ssl_truststore_location="c.PEM").tls
+    stores = settings(ssl_truststore_location="a.p12", ssl_keystore_location="x.pem", ssl_keystore_type="pem").tls
+
+    assert pem == {"security.protocol": "SSL", "ssl.truststore.location": "c.PEM", "ssl.truststore.type": "PEM"}
+    assert "ssl.truststore.type" not in stores
+    assert stores["ssl.keystore.type"] == "pem"
 
 
 def test_references_are_checked_when_they_are_resolved() -> None:
@@ -146,11 +142,16 @@ WRONG = {
         "it is not a local file",
     ),
     "a password without a store": (URL, {"ssl.keystore.password": "x"}, "tls-store", "without a store"),
-    "a key without certificates": (URL, {"ssl.keystore.key": "x"}, "tls-store", "a key needs its certificates"),
+    "a key without certificates": (
+        URL,
+        {"ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\nHUSH\n-----END PRIVATE KEY-----"},
+        "tls-store",
+        "'ssl.keystore.key' is set without 'ssl.keystore.certificate.chain'",
+    ),
     "an odd check of the host": (
         URL,
         {"ssl.endpoint.identification.algorithm": "ldap"},
-        "registry-setting-value",
+        "client-setting-value",
         "'ldap'",
     ),
 }

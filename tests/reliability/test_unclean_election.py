@@ -20,7 +20,7 @@ from kdsl.errors import KdslError, OffsetError
 from kdsl.resolve.model import Start
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, Task
-from kdsl.run.librdkafka.source import batch_reader, source_schema
+from kdsl.run.librdkafka.source import BatchReader
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import LocalKafka
 from tests.run.read_plans import Query, read_plan, sort_strings
@@ -110,7 +110,7 @@ def history() -> Iterator[History]:
         for query in planned.values():
             assert query.plan_batch() == (Range(UNCLEAN, 0, 980, 1_000),)
         options = {**write_options(read_plan(UNCLEAN), cluster), PARALLELISM: "1"}
-        reader = batch_reader(options, source_schema(options))
+        reader = BatchReader(tuple(options.items()))
         (task,) = (one for one in reader.partitions() if isinstance(one, Task))
         kafka.kill(2)
         kafka.start_broker(3)

@@ -17,7 +17,7 @@ from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choos
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, Task
-from kdsl.run.librdkafka.source import batch_reader, source_schema
+from kdsl.run.librdkafka.source import BatchReader
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Offsets, Range
 from kdsl.run.records.decode import RecordDecoder
@@ -119,7 +119,7 @@ def batch_tasks(
 ) -> list[tuple[tuple[Range, ...], list[dict[str, Any]]]]:
     """The ranges and the rows of each task of a bounded read."""
     settings = {**write_options(plan, cluster), PARALLELISM: str(parallelism)}
-    reader = batch_reader(settings, source_schema(settings))
+    reader = BatchReader(tuple(settings.items()))
     tasks = [task for task in reader.partitions() if isinstance(task, Task)]
     return [(task.ranges, [r for item in _arrow(reader.read(task)) for r in item.to_pylist()]) for task in tasks]
 

@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from kdsl.run.librdkafka.sink import stream_writer
+from kdsl.run.librdkafka.datasource import KdslDataSource
 from kdsl.run.librdkafka.source import BatchReader, StreamReader
 from kdsl.run.records.memory import exclude_loaded_objects
 from kdsl.spark_internals.workers import exchange_packets_at_once
@@ -19,7 +19,7 @@ def _main(outfile: IO[bytes], overwrite: bool = False) -> None:  # pyspark's fun
     """Create a writer as pyspark does in the process that commits batches."""
     from pyspark.sql.types import StructType
 
-    stream_writer({}, StructType(), overwrite)
+    KdslDataSource({}).streamWriter(StructType(), overwrite)
 
 
 def no_delay(connection: socket.socket) -> bool:

@@ -8,7 +8,6 @@ end at once, and compares the rows with Flink's; whether an endless stream may r
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HERE = Path(__file__).parent / "constructs"
-PAGE = Path(__file__).parents[2] / "docs" / "sql-scripts.md"
 SCRIPTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.sql")) if path.stem != "tables"}
 ANSWERS: dict[str, Any] = json.loads((HERE / "answers.json").read_text(encoding="utf-8"))
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))
@@ -60,12 +58,6 @@ def test_what_is_refused_as_a_stream_and_over_tables_that_end(name: str) -> None
     expected = EXPECTED[name]
 
     assert (refusals(name, ends=False), refusals(name, ends=True)) == (expected["stream"], expected.get("batch", []))
-
-
-def test_the_page_lists_every_script() -> None:
-    listed = re.findall(r"\]\(\.\./tests/scripts/constructs/([\w-]+)\.sql\)", PAGE.read_text(encoding="utf-8"))
-
-    assert sorted(listed) == sorted(SCRIPTS)
 
 
 def write_tables(kafka: LocalKafka, prefix: str) -> None:

@@ -15,9 +15,19 @@ from pathlib import Path
 import pytest
 
 from tests.codegen.written import write_modules
-from tests.pages import FIRST_TABLES, first_table
+from tests.pages import FIRST_TABLES, PAGES, first_table, python_blocks, write_typed_module
 
 ROOT = Path(__file__).parents[2]
+# The packages of docs/extending.md are installed and run by tests/formats and tests/ingest.
+TYPED_PAGES = [page for page in PAGES if python_blocks(page) and page.name != "extending.md"]
+# The module that docs/testing.md imports as the reader's own.
+MY_TABLES = """\
+from kdsl import Col, Json, KafkaTable
+
+
+class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    order_id: Col[str]
+"""
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 MYPY = re.compile(r"# type: ignore\[[a-z, -]+\]")
 PYRIGHT = re.compile(r"# pyright: ignore\[[A-Za-z, ]+\]")
@@ -43,6 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_modules(result)
     for page in FIRST_TABLES:
         (result / f"page_{page.stem}.py").write_text(first_table(page, used=True), encoding="utf-8")
+    for page in TYPED_PAGES:
+        (result / f"code_{page.stem.replace('-', '_')}.py").write_text(write_typed_module(page), encoding="utf-8")
+    (result / "my_tables.py").write_text(MY_TABLES, encoding="utf-8")
     return result
 
 
@@ -63,13 +76,20 @@ def test_mypy_agrees_with_every_line(mypy_says: list[str]) -> None:
 
 
 def test_mypy_is_content_with_generated_modules(mypy_says: list[str], folder: Path) -> None:
-    assert len(list(folder.glob("m*.py"))) == 25
+    assert len(list(folder.glob("m[0-9]*.py"))) == 25
     assert [line for line in mypy_says if re.search(r"\b(m\d+|awkward|defaults)\.py:", line)] == []
 
 
 @pytest.mark.parametrize("page", FIRST_TABLES, ids=lambda path: path.name)
 def test_mypy_is_content_with_the_first_table_of_a_page(mypy_says: list[str], page: Path) -> None:
     assert [line for line in mypy_says if f"page_{page.stem}.py:" in line] == []
+
+
+@pytest.mark.parametrize("page", TYPED_PAGES, ids=lambda path: path.name)
+def test_mypy_is_content_with_the_code_of_a_page(mypy_says: list[str], page: Path) -> None:
+    name = f"code_{page.stem.replace('-', '_')}.py:"
+
+    assert [line for line in mypy_says if name in line] == []
 
 
 def test_mypy_reports_nothing_else(mypy_says: list[str]) -> None:

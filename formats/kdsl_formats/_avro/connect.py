@@ -48,21 +48,29 @@ class Conversion(ABC):
         """Convert an array of values; also return which are infinite, and which need the fallback."""
 
 
-class _TimeConversion(Conversion):
-    """Dates, times and timestamps, as numbers or strings."""
+class _WireConversion(Conversion):
+    """Dates, times and timestamps as numbers or strings, and decimals as strings or doubles."""
 
-    def __init__(self, wire: Dates | Times | Timestamps, wire_type: t.DataType) -> None:
+    def __init__(self, wire: Dates | Times | Timestamps | Decimals, wire_type: t.DataType) -> None:
         self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
 
     def value(self, value: Any) -> Any:
-        """Convert a number or string; `ValueError` if it is not a date or time, `InfiniteError` if it is infinite."""
-        return self.wire.from_string(value) if isinstance(value, str) else self.wire.from_long(value)
+        """Convert a value; `ValueError` if it does not fit the column, `InfiniteError` if it is infinite or NaN."""
+        if isinstance(value, str):
+            return self.wire.from_string(value)
+        if not isinstance(self.wire, Decimals):
+            return self.wire.from_long(value)
+        if not math.isfinite(value):
+            raise values.InfiniteError
+        return self.wire.from_number(repr(value))
 
     def column(self, values: pa.Array) -> ReadColumn:
         """Convert a column of values; also return which need the fallback."""
         if pa.types.is_string(values.type):
             return self.wire.read_strings(StringSpans.of(values))
-        return self.wire.read_longs(values)
+        if not isinstance(self.wire, Decimals):
+            return self.wire.read_longs(values)
+        return self.wire.read_numbers(StringSpans.of(pc.cast(values, pa.string())))
 
 
 class _VariableScaleConversion(Conversion):
@@ -82,42 +90,6 @@ class _VariableScaleConversion(Conversion):
         return columns.decimals_of_pairs(values.field(0), values.field(1), self.decimal, values)
 
 
-class _StringConversion(Conversion):
-    """Decimals as strings."""
-
-    wire_type = t.STRING
-
-    def __init__(self, kind: t.Decimal) -> None:
-        self.kind, self.wire = kind, Decimals(kind, "string")
-
-    def value(self, value: Any) -> Decimal:
-        """Convert a string; `ValueError` if it is not a decimal of the column, `InfiniteError` if it is infinite."""
-        return self.wire.from_string(value)
-
-    def column(self, values: pa.Array) -> ReadColumn:
-        """Convert a column of values; also return which need the fallback."""
-        return self.wire.read_strings(StringSpans.of(values))
-
-
-class _DoubleConversion(Conversion):
-    """Decimals as doubles."""
-
-    wire_type = t.Double()
-
-    def __init__(self, kind: t.Decimal) -> None:
-        self.kind, self.wire = kind, Decimals(kind, "double")
-
-    def value(self, value: Any) -> Decimal:
-        """Convert a double; `ValueError` if it does not fit the column, `InfiniteError` if it is infinite or NaN."""
-        if not math.isfinite(value):
-            raise values.InfiniteError
-        return self.wire.from_number(repr(value))
-
-    def column(self, values: pa.Array) -> ReadColumn:
-        """Convert a column of values; also return which need the fallback."""
-        return self.wire.read_numbers(StringSpans.of(pc.cast(values, pa.string())))
-
-
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
     """The conversion to a column of values that Kafka Connect wrote; None if Avro's own rules apply.
 
@@ -127,13 +99,11 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
     if isinstance(column, t.Decimal):
         if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:
             return _VariableScaleConversion(column)
-        return (
-            {"string": _StringConversion, "double": _DoubleConversion}[wire.kind](column)
-            if wire.kind in ("string", "double")
-            else None
-        )
+        if wire.kind == "string":
+            return _WireConversion(Decimals(column, "string"), t.STRING)
+        return _WireConversion(Decimals(column, "double"), t.Double()) if wire.kind == "double" else None
     if wire.kind == "long" and wire.logical == "time-micros" and isinstance(column, t.Time):
-        return _TimeConversion(Times(column, MICROS), t.BigInt())
+        return _WireConversion(Times(column, MICROS), t.BigInt())
     time_schema = TIME_SCHEMAS.get(wire.connect or "")
     if time_schema is None or wire.kind not in ("int", "long", "string"):
         return None
@@ -143,13 +113,13 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
     wire_type: t.DataType = t.STRING if text else t.Int() if wire.kind == "int" else t.BigInt()
     match column, time_schema.type:
         case t.Date(), t.Date():
-            return _TimeConversion(Dates(column, iso=text), wire_type)
+            return _WireConversion(Dates(column, iso=text), wire_type)
         case t.Time(), t.Time():
-            return _TimeConversion(Times(column, time_schema.unit), wire_type)
+            return _WireConversion(Times(column, time_schema.unit), wire_type)
         case t.TimestampLtz(), t.Timestamp() | t.TimestampLtz():
-            return _TimeConversion(Timestamps(column, time_schema.unit), wire_type)
+            return _WireConversion(Timestamps(column, time_schema.unit), wire_type)
         case t.Timestamp(), t.Timestamp():
-            return _TimeConversion(Timestamps(column, time_schema.unit), wire_type)
+            return _WireConversion(Timestamps(column, time_schema.unit), wire_type)
     return None
 
 

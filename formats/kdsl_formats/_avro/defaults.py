@@ -19,6 +19,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
 from kdsl_formats._avro.resolution import default_of
+from kdsl_formats._columns.unscaled import write_number
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _MILLI, _MICRO = dt.timedelta(milliseconds=1), dt.timedelta(microseconds=1)
@@ -56,8 +57,7 @@ def default_json(value: Any, kind: t.DataType) -> Any:
         case t.Float() | t.Double() if not math.isfinite(value):
             raise ValueError(f"{value} is not a number in JSON")
         case t.Decimal(scale=scale):
-            unscaled = int(Decimal(value).scaleb(scale))
-            return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True).decode("iso-8859-1")
+            return write_number(int(Decimal(value).scaleb(scale))).decode("iso-8859-1")
         case t.Binary() | t.VarBinary():
             return bytes(value).decode("iso-8859-1")
         case t.Date():

@@ -20,6 +20,7 @@ from kdsl_formats._avro.write_steps import (
     Value,
     WriteStep,
 )
+from kdsl_formats._columns.unscaled import write_number
 
 WriteValue = Callable[[Any, bytearray], None]
 """Appends a value to a body."""
@@ -71,12 +72,12 @@ def _decimal_bytes(step: Value, value: decimal.Decimal) -> bytes:
         number = int(value.scaleb(step.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
         raise BodyError(f"{value} has more digits after the decimal point than the schema's {step.scale}") from None
-    size = (number if number >= 0 else ~number).bit_length() // 8 + 1
-    if step.wire == "fixed":
-        if size > step.size:
-            raise BodyError(f"{value} does not fit in the {step.size} bytes of {step.name}")
-        size = step.size
-    return number.to_bytes(size, "big", signed=True)
+    if step.wire != "fixed":
+        return write_number(number)
+    try:
+        return number.to_bytes(step.size, "big", signed=True)
+    except OverflowError:
+        raise BodyError(f"{value} does not fit in the {step.size} bytes of {step.name}") from None
 
 
 def require_value(value: Any) -> Any:

@@ -21,6 +21,7 @@ from kdsl_formats._avro.output import (
 )
 from kdsl_formats._avro.write_steps import Value
 from kdsl_formats._columns.arrays import Bytes, Integers, content, find_bounds
+from kdsl_formats._columns.unscaled import byte_sizes
 
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
@@ -173,9 +174,9 @@ class Decimals(ColumnEncoder):
         self.low, self.high = halves[::2], halves[1::2]
         if self.shift:
             self._rescale(fallback)
-        self.size = _byte_sizes(self.low)
+        self.size = byte_sizes(self.low)
         wide = np.flatnonzero(self.high != self.low >> 63)
-        self.size[wide] = _HALF + _byte_sizes(self.high[wide])
+        self.size[wide] = _HALF + byte_sizes(self.high[wide])
         if self.fixed is None:
             return self.size + 1
         fallback.add(self.size > self.fixed)
@@ -221,15 +222,3 @@ class Decimals(ColumnEncoder):
             out.words[at[wide]] = (high << (64 - 8 * more).astype(np.uint64)).byteswap()
             out.words[at[wide] + more] = low[wide].byteswap()
         at += self.size
-
-
-def _byte_sizes(values: Integers) -> Integers:
-    """The number of bytes of each number, including its sign."""
-    magnitudes = values ^ (values >> 63)
-    size = np.ones(len(magnitudes), dtype=np.int64)
-    largest = int(magnitudes.max()) if len(magnitudes) else 0
-    bits = 7
-    while largest >> bits:
-        size += magnitudes >= 1 << bits
-        bits += 8
-    return size

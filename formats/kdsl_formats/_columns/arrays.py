@@ -20,6 +20,13 @@ def find_bounds(strings: pa.Array) -> tuple[Indices, Indices]:
     return positions[:-1], positions[1:]
 
 
+def find_present(messages: pa.BinaryArray) -> Mask:
+    """Which messages are neither null nor empty."""
+    start, end = find_bounds(messages)
+    present: Mask = end > start
+    return present & np.asarray(messages.is_valid()) if messages.null_count else present
+
+
 def content(strings: pa.Array) -> npt.NDArray[np.uint8]:
     """A view of the bytes of all strings, one after the other."""
     data = strings.buffers()[2]

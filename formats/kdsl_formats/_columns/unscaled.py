@@ -101,10 +101,10 @@ def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Integers]:
     """The shortest bytes of unscaled decimals, concatenated, and the size of each; NULL has no bytes."""
     halves = np.frombuffer(values.buffers()[1], dtype=np.int64).reshape(-1, 2)[values.offset :][: len(values)]
     low, high = halves[:, 0], halves[:, 1]
-    size = _sizes(low)
+    size = byte_sizes(low)
     long = np.flatnonzero(high != low >> 63)
     if long.size:
-        size[long] = 8 + _sizes(high[long])
+        size[long] = 8 + byte_sizes(high[long])
     if values.null_count:
         size[~np.asarray(values.is_valid())] = 0
     flat = halves.byteswap()[:, ::-1].copy().view(np.uint8).reshape(-1)
@@ -112,7 +112,7 @@ def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Integers]:
     return flat[ranges(first, size)], size
 
 
-def _sizes(numbers: Integers) -> Integers:
+def byte_sizes(numbers: Integers) -> Integers:
     """The number of bytes of each number, including its sign."""
     bits = (numbers ^ (numbers >> 63)).view(np.uint64)
     size = np.ones(len(numbers), dtype=np.int64)
@@ -122,3 +122,8 @@ def _sizes(numbers: Integers) -> Integers:
             break
         size += enough
     return size
+
+
+def write_number(number: int) -> bytes:
+    """The shortest bytes of one unscaled decimal."""
+    return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)

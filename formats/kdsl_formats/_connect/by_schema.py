@@ -6,7 +6,6 @@ message is read by its own schema, and its values become those of the table's co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +17,9 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Mask
-from kdsl_formats._connect.messages import schema_in, split_head
+from kdsl_formats._columns.arrays import Mask, find_present
+from kdsl_formats._columns.merge import merge_decoded
+from kdsl_formats._connect.messages import Heads, schema_in
 from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
 from kdsl_formats._connect.wires import Modes, wire_of
 from kdsl_formats._text import writing
@@ -52,7 +52,7 @@ class SchemaReadingDecoder:
     ) -> None:
         self._row, self._make, self._members, self._ignore = row, make, tuple(members), ignore
         self._metadata = metadata or {}
-        self._known: dict[bytes, _MessageReader | str] = {}
+        self._readers = Heads(self._reader, _MAX_SCHEMAS)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode each message by its own schema; null and empty messages produce no row.
@@ -61,7 +61,7 @@ class SchemaReadingDecoder:
         remembered for the next batch. Only errors of `make` are raised.
         """
         bad: list[BadRecord] = []
-        parts: list[Decoded] = []
+        parts: list[tuple[None, Decoded]] = []
         for reader, which in self._group(messages):
             if isinstance(reader, str) and self._ignore:
                 continue
@@ -69,100 +69,23 @@ class SchemaReadingDecoder:
                 bad += [BadRecord(index, reader) for index in np.flatnonzero(which).tolist()]
                 continue
             some = messages if which.all() else pc.if_else(pa.array(which), messages, pa.scalar(None, messages.type))
-            parts.append(reader.decode(some))
-        if len(parts) == 1 and not bad:
-            return parts[0]
-        return self._merge(parts, bad)
-
-    def _merge(self, parts: list[Decoded], bad: list[BadRecord]) -> Decoded:
-        """Merge what several decoders (or none) read, in the order of the messages, and more bad records."""
-        if not parts:
-            empty = pa.array([], arrow_type(self._row))
-            kinds = pa.array([], pa.int8())
-            metadata = {key: pa.array([], kind) for key, kind in self._metadata.items()}
-            return Decoded(empty, pa.array([], pa.int64()), tuple(bad), kinds, metadata)
-        owners = [
-            np.arange(len(one.rows)) if one.messages is None else np.asarray(one.messages).astype(np.int64)
-            for one in parts
-        ]
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")
-        pick = pa.array(order)
-        everyone = [
-            one.kinds if one.kinds is not None else pa.array(np.zeros(len(one.rows), dtype=np.int8)) for one in parts
-        ]
-        undeclared, lossy = Counter[str](), Counter[str]()
-        for one in parts:
-            undeclared.update(one.undeclared)
-            lossy.update(one.lossy)
-        names = dict.fromkeys(name for one in parts for name in one.unavailable)
-        unavailable = {
-            name: pa.concat_arrays(
-                [one.unavailable.get(name, pa.array(np.zeros(len(one.rows), dtype=bool))) for one in parts]
-            ).take(pick)
-            for name in names
-        }
-        return Decoded(
-            pa.concat_arrays([one.rows for one in parts]).take(pick),
-            pa.array(owner[order]),
-            tuple(sorted([*bad, *(each for one in parts for each in one.bad)], key=lambda each: each.index)),
-            None if all(one.kinds is None for one in parts) else pa.concat_arrays(everyone).take(pick),
-            {key: pa.concat_arrays([one.metadata[key] for one in parts]).take(pick) for key in parts[0].metadata},
-            infinite=sum(one.infinite for one in parts),
-            unavailable=unavailable,
-            undeclared=undeclared,
-            truncates=tuple(sorted(index for one in parts for index in one.truncates)),
-            lossy=lossy,
-        )
+            parts.append((None, reader.decode(some)))
+        metadata = {key: pa.array([], kind) for key, kind in self._metadata.items()}
+        kinds = pa.array([], pa.int8())
+        return merge_decoded(parts, bad, Decoded(pa.array([], arrow_type(self._row)), kinds=kinds, metadata=metadata))
 
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_MessageReader | str, Mask]]:
         """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.
 
-        Null and empty messages are left out. Readers of new schemas are remembered, and the oldest forgotten if there
-        are many; a message that does not begin with its schema (`split_head`) is yielded alone, and its reader is not
-        remembered.
+        Null and empty messages are left out; a message without a head (`Heads`) is yielded alone.
         """
-        rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
-        for head in tuple(self._known):
-            if rest.any():
-                yield from self._take_known(head, messages, rest)
-        while rest.any():
-            index = int(np.flatnonzero(rest)[0])
-            message = messages[index].as_py()
-            learned = self._learn(message)
-            if learned is None:
-                rest[index] = False
-                alone = np.zeros(len(rest), dtype=bool)
-                alone[index] = True
-                yield self._reader(schema_in(message)), alone
-            else:
-                yield from self._take_known(learned, messages, rest)
-
-    def _take_known(
-        self, head: bytes, messages: pa.BinaryArray, rest: Mask
-    ) -> Iterator[tuple[_MessageReader | str, Mask]]:
-        """Yield the messages in ``rest`` that begin with the known schema ``head``, as `_group` does; clear them there.
-
-        Nothing is yielded if there are none.
-        """
-        same = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
-        if same.any():
-            rest &= ~same
-            yield self._known[head], same
-
-    def _learn(self, message: bytes) -> bytes | None:
-        """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`.
-
-        If many schemas are remembered, the oldest is forgotten.
-        """
-        split = split_head(message)
-        if split is None:
-            return None
-        head, schema = split
-        if len(self._known) >= _MAX_SCHEMAS:
-            del self._known[next(iter(self._known))]
-        self._known[head] = self._reader(schema)
-        return head
+        rest = find_present(messages)
+        for _, reader, which in self._readers.group(messages, rest, len(messages)):
+            yield reader, which
+        for index in np.flatnonzero(rest).tolist():
+            alone = np.zeros(len(rest), dtype=bool)
+            alone[index] = True
+            yield self._reader(schema_in(messages[index].as_py())), alone
 
     def _reader(self, schema: Any) -> _MessageReader | str:
         """Return what reads the messages of a schema, or why it is not one of rows; errors of `make` are raised."""

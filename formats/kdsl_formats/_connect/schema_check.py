@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.shown_values import show_value
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask
-from kdsl_formats._connect.messages import schema_in, split_head
+from kdsl_formats._columns.arrays import find_present
+from kdsl_formats._connect.messages import Heads, schema_in
 from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS, fields_of
 from kdsl_formats._connect.wires import Decimals, Modes, Times, Timestamps, wire_of
 
@@ -43,7 +43,7 @@ class SchemaCheckingDecoder:
     ) -> None:
         self._inner, self._row, self._modes, self._members = inner, row, modes, members
         self._ignore = ignore
-        self._known: dict[bytes, str] = {}  # the start of messages up to the payload, and its problem
+        self._problems = Heads(self._find_problem, _MAX_SCHEMAS)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages; those whose schema contradicts the columns are bad records, or left out with `ignore`.
@@ -62,45 +62,16 @@ class SchemaCheckingDecoder:
 
     def _find_bad(self, messages: pa.BinaryArray) -> list[BadRecord]:
         """The messages whose schema contradicts the columns, as bad records; not ordered. Schemas are remembered."""
-        rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
+        rest = find_present(messages)
         bad: list[BadRecord] = []
-        for head in tuple(self._known):
-            if not rest.any():
-                return bad
-            self._check_messages(head, messages, rest, bad)
-        for _ in range(_ATTEMPTS):
-            if not rest.any():
-                return bad
-            learned = self._learn_schema(messages[int(np.flatnonzero(rest)[0])].as_py())
-            if learned is None:
-                break
-            self._check_messages(learned, messages, rest, bad)
+        for _, problem, which in self._problems.group(messages, rest, _ATTEMPTS):
+            if problem:
+                bad += [BadRecord(index, problem) for index in np.flatnonzero(which).tolist()]
         for index in np.flatnonzero(rest).tolist():
             problem = self._find_problem(schema_in(messages[index].as_py()))
             if problem:
                 bad.append(BadRecord(index, problem))
         return bad
-
-    def _check_messages(self, head: bytes, messages: pa.BinaryArray, rest: Mask, bad: list[BadRecord]) -> None:
-        """Check messages that begin with a known schema: add bad ones to ``bad``, and clear all in ``rest``."""
-        same_schema = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
-        if self._known[head]:
-            bad += [BadRecord(index, self._known[head]) for index in np.flatnonzero(same_schema).tolist()]
-        rest &= ~same_schema
-
-    def _learn_schema(self, message: bytes) -> bytes | None:
-        """Check the schema of a message, store the result for its start up to the payload, and return that start.
-
-        If many results are stored, the oldest is forgotten. None as in `split_head`.
-        """
-        split = split_head(message)
-        if split is None:
-            return None
-        head, schema = split
-        if len(self._known) >= _MAX_SCHEMAS:
-            del self._known[next(iter(self._known))]
-        self._known[head] = self._find_problem(schema)
-        return head
 
     def _find_problem(self, schema: Any) -> str:
         """How a schema, or with `members` those of them that it has, contradicts the columns; empty if it does not."""

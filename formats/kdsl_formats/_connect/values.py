@@ -18,6 +18,7 @@ from decimal import Decimal
 from kdsl.shown_values import show_value
 from kdsl.types import model as t
 from kdsl.types.strings import temporal
+from kdsl_formats._columns.unscaled import write_number
 
 INFINITE_NUMBERS = ("NaN", "NAN", "Infinity", "-Infinity", "POSITIVE_INFINITY", "NEGATIVE_INFINITY")
 """Debezium's strings for values of Postgres' NUMERIC that are not finite numbers."""
@@ -97,9 +98,7 @@ def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
 
 def to_unscaled(number: Decimal, scale: int) -> bytes:
     """The shortest two's complement of a decimal without its point, as in ``BigInteger``, cut to the scale."""
-    digits = int(number.scaleb(scale, _EXACT))
-    size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
-    return digits.to_bytes(size, "big", signed=True)
+    return write_number(int(number.scaleb(scale, _EXACT)))
 
 
 def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:

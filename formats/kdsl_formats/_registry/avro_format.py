@@ -6,18 +6,22 @@ The formats differ in the contents of messages: rows, or envelopes around rows.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.errors import Problem
-from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Use
+from kdsl.errors import KdslError, Problem
+from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.defaults import (
     add_defaults,
     default_json,
@@ -28,21 +32,24 @@ from kdsl_formats._avro.defaults import (
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
+from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._registry.avro import (
-    FramedReader,
-    FramedWriter,
     find_misfits,
+    has_chosen_record,
     list_refusals,
+    match_nullability,
     null_defaults,
     record_name,
     schema_text,
 )
 from kdsl_formats._registry.differences import Parts, avro_parts
+from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter, describe_version
+from kdsl_formats._registry.framing import describe_schema, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
 if TYPE_CHECKING:
-    from kdsl.registry import RegisteredSchema, RegistryClient
+    from kdsl.registry import RegisteredSchema, RegistryClient, SchemaId
 
 
 class AvroRegistryFormat(RegistryFormat):
@@ -166,7 +173,29 @@ class AvroRegistryFormat(RegistryFormat):
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type, which asks the registry only when rows are encoded."""
-        return _Encoder(self, row, use)
+        return RegistryEncoder(self, use, partial(self._find_writer, row, use))
+
+    def _find_writer(self, row: t.Row, use: Use, client: RegistryClient) -> SchemaWriter:
+        """Find or register the schema of the rows, but not before it is known that it can hold them."""
+        from kdsl.registry import RegisteredSchema
+        from kdsl_formats._registry.references import whole_schema
+
+        schema, description = self.table_schema(row, "write"), "the schema of the table"
+        subject = self.subject_of(use, record_name(schema))
+        latest = client.latest(subject) if self.use_latest_version else None
+        try:
+            if latest is not None:
+                description = describe_version(latest, client)
+                schema = whole_schema(client, latest.schema)
+            encoder = AvroEncoder(schema, self.envelope_row(row))
+        except AvroTypeError as e:
+            raise KdslError(f"{description} cannot hold the rows of the table: {e}") from None
+        number = (
+            self.find_or_register(client, subject, RegisteredSchema(schema_text(schema)), row)
+            if latest is None
+            else latest.id
+        )
+        return SchemaWriter(number, lambda rows, kinds: encoder.encode(self.wrap_rows(row, rows, kinds)))
 
     def table_schema(self, row: t.Row, direction: Direction, use: Use = ALONE) -> Json:
         """The schema of the option ``schema``, or the one derived from the columns of messages with rows of a type."""
@@ -242,72 +271,84 @@ class AvroRegistryFormat(RegistryFormat):
 
 
 class _Decoder:
-    """Decodes messages with the schemas that they name."""
+    """Decodes messages with the schemas that they name.
+
+    A schema is fetched when the first message names it, because a plan can be built without a registry; what reads its
+    messages is kept.
+    """
 
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
-        """Store the arguments; the registry is asked only when messages are decoded."""
         self._format, self._row, self._use = chosen, row, use
-        self._reader: FramedReader | None = None
+        self._records = chosen.envelope_row(row, use)
         self._extract_rows = chosen.row_extractor(row, use)
+        self._readers: dict[SchemaId, AvroDecoder | _UnreadableError | None] = {}
+        self._undeclared: dict[SchemaId, tuple[str, ...]] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; schemas are fetched from the registry when they occur first.
+        """Decode messages; those without a frame or a readable schema, and those that cannot be read, are bad records.
 
-        Null messages produce no row, nor do empty ones if the format treats them as null. The result has the schema ids
+        Null messages produce no row, nor do empty ones if the format treats them as null, and those whose schema has no
+        rows. An undeclared column is counted for each message of a schema that has it. The result has the schema ids
         under the keys of metadata that the table reads.
         """
         chosen = self._format
-        if self._reader is None:  # created late, because a plan can be built without a registry
-            registry = chosen.require_registry(self._use)
-            self._reader = FramedReader(
-                registry,
-                chosen.envelope_row(self._row, self._use),
-                chosen.table_schema(self._row, "read", self._use),
-                has_rows=chosen.has_rows,
-                find_undeclared_columns=self._find_undeclared_columns,
-                records=chosen.record,
-            )
         if chosen.empty_is_null:
             empty = pc.equal(pc.binary_length(messages), 0)
             if pc.any(empty).as_py():
                 messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
-        decoded, frames = self._reader.read(messages)
+        frames = split_frames(messages)
+        bodies, bad = frames.bodies, list(frames.bad)
+        groups_read = []
+        undeclared: Counter[str] = Counter()
+        for schema_id, indexes in frames.groups():
+            try:
+                reader = self._reader(schema_id)
+            except _UnreadableError as e:
+                failed = range(len(messages)) if indexes is None else indexes
+                bad += [BadRecord(int(i), str(e)) for i in failed]
+                continue
+            if reader is not None:
+                groups_read.append(
+                    (indexes, reader.decode(bodies if indexes is None else bodies.take(pa.array(indexes))))
+                )
+            if columns := self._undeclared.get(schema_id):
+                undeclared.update(dict.fromkeys(columns, len(messages) if indexes is None else len(indexes)))
+        decoded = merge_decoded(groups_read, bad, Decoded(pa.array([], arrow_type(self._records))))
+        if undeclared:
+            decoded = attrs.evolve(decoded, undeclared=undeclared)
         return chosen.add_schema_ids(self._extract_rows(decoded), frames, self._use)
 
-    def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
-        """The columns of a writer's schema that the table does not declare.
+    def _reader(self, schema_id: SchemaId) -> AvroDecoder | None:
+        """Return the decoder for a schema; None if its messages have no rows.
 
-        Formats of inserts only return them if the use counts them, otherwise none; the other formats always do.
+        A schema that the registry does not have is not remembered, because it may be registered later; its client asks
+        for one again only after some seconds.
         """
-        if self._format.insert_only and not self._use.count_undeclared:
-            return ()
-        return self._format.find_undeclared_columns(self._row, schema)
+        if schema_id not in self._readers:
+            from kdsl.registry import UnknownSchemaError, registry_client
+            from kdsl_formats._registry.references import whole_schema
+
+            chosen = self._format
+            client = registry_client(chosen.require_registry(self._use))
+            try:
+                schema = whole_schema(client, client.schema(schema_id))
+                self._readers[schema_id] = None
+                if chosen.has_rows(schema) and has_chosen_record(schema, chosen.record):
+                    if not chosen.insert_only or self._use.count_undeclared:
+                        self._undeclared[schema_id] = chosen.find_undeclared_columns(self._row, schema)
+                    reader_schema = match_nullability(chosen.table_schema(self._row, "read", self._use), schema)
+                    self._readers[schema_id] = AvroDecoder(schema, self._records, reader_schema, records=chosen.record)
+            except UnknownSchemaError as e:
+                raise _UnreadableError(str(e)) from None
+            except AvroTypeError as e:
+                self._readers[schema_id] = _UnreadableError(
+                    f"{describe_schema(schema_id)} in the registry {client.address} cannot be used: {e}"
+                )
+        reader = self._readers[schema_id]
+        if isinstance(reader, _UnreadableError):
+            raise reader.with_traceback(None)
+        return reader
 
 
-class _Encoder:
-    """Encodes rows with the schema that the options choose."""
-
-    def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
-        """Store the arguments; the registry is asked only when rows are encoded."""
-        self._format, self._row, self._use = chosen, row, use
-        self._writer: FramedWriter | None = None
-
-    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; the first call that has rows finds or registers the schema in the registry.
-
-        Rows that the schema does not allow are bad records.
-        """
-        chosen = self._format
-        if not len(rows):
-            return Encoded(pa.array([], pa.binary()))
-        if self._writer is None:
-            self._writer = FramedWriter(
-                chosen.require_registry(self._use),
-                chosen.envelope_row(self._row),
-                chosen.table_schema(self._row, "write"),
-                lambda record: chosen.subject_of(self._use, record),
-                lambda client, subject, schema: chosen.find_or_register(client, subject, schema, self._row),
-                latest=chosen.use_latest_version,
-            )
-        encoded, schema_id = self._writer.write(chosen.wrap_rows(self._row, rows, kinds))
-        return chosen.add_frames(encoded, schema_id, self._use)
+class _UnreadableError(Exception):
+    """No message of a schema can be read."""

@@ -6,8 +6,7 @@ a header it has the same bytes, so that header and body together are a message w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 import attrs
@@ -127,14 +126,7 @@ def _read_guids(data: npt.NDArray[np.uint8], starts: Ids) -> tuple[tuple[UUID, .
 def _bodies(
     offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids, sizes: npt.NDArray[np.int32]
 ) -> pa.BinaryArray:
-    """Copy the bytes after the frames; null for messages without an id.
-
-    Args:
-        offsets: Where each message begins in ``data``, and where the last one ends.
-        data: The bytes of all messages.
-        ids: The numbers of the schemas, as in `Frames`.
-        sizes: The size of each message's frame.
-    """
+    """Copy the bytes after the frames; null for messages without an id."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + sizes, offsets[1:])
@@ -228,39 +220,3 @@ def join_frames(
 def add_frames(frame: bytes, bodies: pa.BinaryArray) -> pa.BinaryArray:
     """Put a frame before bodies; a null body becomes a null message."""
     return pc.binary_join_element_wise(pa.scalar(frame, pa.binary()), bodies, pa.scalar(b"", pa.binary()))
-
-
-def merge_groups(
-    parts: Sequence[tuple[Indices | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
-) -> Decoded:
-    """Merge the rows of groups of messages in the order of the messages, with bad records and infinite counts.
-
-    Other parts of the results, such as row kinds, are left out, unless a single group has all messages and nothing is
-    in `bad`: its result is returned as it is.
-
-    Args:
-        parts: For each group, the indices of its messages (None for all), and its result.
-        bad: The messages that were in no group and failed.
-        count: The number of messages.
-        kind: The type of the rows.
-    """
-    if len(parts) == 1 and parts[0][0] is None and not bad:
-        return parts[0][1]
-    failed = list(bad)
-    rows: list[pa.Array] = []
-    owners: list[npt.NDArray[Any]] = []
-    for indexes, decoded in parts:
-        message_indexes = np.arange(count) if indexes is None else indexes
-        failed += [attrs.evolve(record, index=int(message_indexes[record.index])) for record in decoded.bad]
-        rows.append(decoded.rows)
-        owners.append(message_indexes if decoded.messages is None else message_indexes[np.asarray(decoded.messages)])
-    failed.sort(key=lambda record: record.index)
-    if not rows:
-        return Decoded(pa.array([], kind), pa.array([], pa.int64()), tuple(failed))
-    infinite = sum(decoded.infinite for _, decoded in parts)
-    owner = np.concatenate(owners)
-    whole = pa.concat_arrays(rows)
-    if len(rows) > 1:
-        order = np.argsort(owner, kind="stable")
-        whole, owner = whole.take(pa.array(order)), owner[order]
-    return Decoded(whole, pa.array(owner, pa.int64()), tuple(failed), infinite=infinite)

@@ -12,65 +12,52 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import Encoded, TableId
+from kdsl.formats import TableId
 from kdsl.types import model as t
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.wires import Modes
-from kdsl_formats.json.changes import join_strings, take_sides
-from kdsl_formats.json.encoder import JsonEncoder
+from kdsl_formats.json.changes import ChangeMessages, join_strings
 
 
 @attrs.frozen
-class DebeziumMessages:
+class DebeziumMessages(ChangeMessages):
     """Debezium's messages of one table.
 
     Attributes:
-        rows: Encodes rows.
         head: What begins each message: its schema; empty without one.
         source: The member ``source``, which names the table.
     """
 
-    rows: JsonEncoder
     head: str
     source: str
     deletes_are_null = False
 
-    def encode(self, rows: pa.StructArray, before: pa.Array, after: pa.Array) -> Encoded:
-        """Encode changes; bad rows are those of ``rows``."""
-        encoded = self.rows.encode(rows)
-        if encoded.bad:
-            return encoded
-        sides = take_sides(encoded.messages, before, after)
-        kinds = _choose(*sides, '"c"', '"u"', '"d"')
-        old, new = (pc.fill_null(side, b"null") for side in sides)
+    def join(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """Join the rows before and after changes to messages."""
+        kinds = _choose(old, new, '"c"', '"u"', '"d"')
+        old, new = (pc.fill_null(side, b"null") for side in (old, new))
         end = f',"source":{self.source}}}' + ("}" if self.head else "")
-        return Encoded(join_strings(f'{self.head}{{"before":', old, ',"after":', new, ',"op":', kinds, end))
+        return join_strings(f'{self.head}{{"before":', old, ',"after":', new, ',"op":', kinds, end)
 
 
 @attrs.frozen
-class CanalMessages:
+class CanalMessages(ChangeMessages):
     """Canal's messages of one table.
 
     Attributes:
-        rows: Encodes rows.
         tail: The members that name the table and its primary key.
     """
 
-    rows: JsonEncoder
     tail: str
     deletes_are_null = False
 
-    def encode(self, rows: pa.StructArray, before: pa.Array, after: pa.Array) -> Encoded:
-        """Encode changes; bad rows are those of ``rows``."""
-        encoded = self.rows.encode(rows)
-        if encoded.bad:
-            return encoded
-        old, new = take_sides(encoded.messages, before, after)
+    def join(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """Join the rows before and after changes to messages."""
         is_update = pc.and_(old.is_valid(), new.is_valid())
         kinds = _choose(old, new, '"INSERT"', '"UPDATE"', '"DELETE"')
         data = _wrap(pc.if_else(new.is_valid(), new, old))
         replaced = _wrap(pc.if_else(is_update, old, pa.nulls(len(old), old.type)))
-        return Encoded(join_strings('{"old":', replaced, ',"data":', data, ',"type":', kinds, f",{self.tail}"))
+        return join_strings('{"old":', replaced, ',"data":', data, ',"type":', kinds, f",{self.tail}")
 
 
 def describe_source(table: TableId, *, full: bool) -> str:

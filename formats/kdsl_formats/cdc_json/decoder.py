@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Indices, Mask, find_bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, find_present, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats._debezium import PlaceholderFinder
 from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
@@ -104,10 +104,7 @@ class ChangeDecoder:
         The result counts infinite values and undeclared columns only where rows were read by columns; those of the
         reference decoder stay in its own counters. `_truncates` is replaced as in `_read_one_by_one`.
         """
-        start, end = find_bounds(messages)
-        present_messages = end > start
-        if messages.null_count:
-            present_messages &= np.asarray(messages.is_valid())
+        present_messages = find_present(messages)
         if len(messages) >= self.min_batch:
             framed = self._frames.find(messages, present_messages) if self.rules.payload else None
             frame, good = framed or (None, present_messages)
@@ -182,16 +179,7 @@ class ChangeDecoder:
         message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
-        """Decode messages: changes by columns, and the messages that need the fallback as in `_read_one_by_one`.
-
-        Args:
-            messages: The messages.
-            buffer: The buffer of the messages, or of their payloads if they have a frame.
-            present_messages: Which messages are not empty.
-            objects: The spans of the buffer that begin and end like objects.
-            message_index: The message of each object.
-            frame: The frame of the messages; None if they have none.
-        """
+        """Decode messages: changes by columns, and the messages that need the fallback as in `_read_one_by_one`."""
         changes = self._find(buffer, objects, message_index, frame)
         by_name = dict(zip(self._names, changes.columns, strict=True))
         conditions = [(c, by_name[c.member]) for c in self.rules.include]

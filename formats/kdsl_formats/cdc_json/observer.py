@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, slices
-from kdsl_formats._connect.messages import head_of
+from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, find_present, slices
 from kdsl_formats._connect.schemas import SchemaTable
 from kdsl_formats._connect.wires import Modes
 from kdsl_formats.cdc_json.reference_observer import ChangeReader
@@ -26,12 +25,11 @@ from kdsl_formats.json.document import parse_only
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
 from kdsl_formats.json.objects import ObjectFinder, ValueSpans
-from kdsl_formats.json.observer import TableObserver, group_rows, observe_each, present_messages, settle_table
+from kdsl_formats.json.observer import TableObserver, group_rows, observe_each, settle_table
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.validity import are_json
 
 _REMEMBERED = 4096  # tables, and types of them
-_HEADS = 64  # schemas in messages
 _ATTEMPTS = 8  # to learn a new one, in one batch
 
 
@@ -110,7 +108,6 @@ class ChangeObserver:
         self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
         self._source = ObjectFinder(self._inner, all_needed=False, min_batch=min_batch)
         self._tables: dict[Any, TableObserver] = {}
-        self._heads: dict[bytes, SchemaTable] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
         """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
@@ -119,7 +116,7 @@ class ChangeObserver:
         remembered for later batches.
         """
         observation = Observation(known, len(messages))
-        left = present_messages(messages)
+        left = find_present(messages)
         if len(messages) >= self._min_batch:
             if self.reader.schemas is None:
                 self._observe_together(observation, messages, messages, left, left.copy(), b"", None)
@@ -132,59 +129,19 @@ class ChangeObserver:
         """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
 
         What they show is added to the observation. A few new schemas are learned in each batch; messages with more of
-        them, or few with the same schema, remain.
+        them, few with the same schema, and those that do not end plainly remain.
         """
-        rest = left.copy()
-        for head in tuple(self._heads):
-            if rest.any():
-                self._observe_payloads(observation, messages, left, rest, head)
-        for _ in range(_ATTEMPTS):
-            if not rest.any():
-                return
-            index = int(np.flatnonzero(rest)[0])
-            message = messages[index].as_py()
-            learned = self._learn_head(message)
-            if learned is None:
-                rest[index] = False
-            else:
-                self._observe_payloads(observation, messages, left, rest, learned)
-
-    def _learn_head(self, message: bytes) -> bytes | None:
-        """Remember the types that the schema in a message says, and return the bytes before the message's payload.
-
-        None if the message is not JSON of a plain form, or its schema is not one of rows. If many schemas are
-        remembered, the oldest is forgotten.
-        """
-        head = head_of(message)
         assert self.reader.schemas is not None
-        if head is None:
-            return None
-        try:
-            schema = self.reader.schemas.read(message, parse_only(message))
-        except ValueError:
-            return None
-        assert schema is not None  # it is required
-        if len(self._heads) >= _HEADS:
-            del self._heads[next(iter(self._heads))]
-        self._heads[head] = schema
-        return head
-
-    def _observe_payloads(
-        self, observation: Observation, messages: pa.BinaryArray, left: Mask, rest: Mask, head: bytes
-    ) -> None:
-        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``.
-
-        What they show is added to the observation. Too few messages that end plainly are not settled.
-        """
-        same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
-        rest &= ~same
-        start, end = find_bounds(messages)
-        plain = same & np.asarray(pc.fill_null(pc.ends_with(messages, pattern=b"}}"), False))
-        if np.count_nonzero(plain) < self._min_batch:
-            return
-        first, last = np.where(plain, start + len(head), 0), np.where(plain, end - 1, 0)
-        payloads = slices(content(messages), first, last, plain, pa.binary())
-        self._observe_together(observation, messages, payloads, left, plain, head, self._heads[head])
+        for head, schema, which in self.reader.schemas.heads.group(messages, left.copy(), _ATTEMPTS):
+            if schema is None:
+                continue
+            start, end = find_bounds(messages)
+            plain = which & np.asarray(pc.fill_null(pc.ends_with(messages, pattern=b"}}"), False))
+            if np.count_nonzero(plain) < self._min_batch:
+                continue
+            first, last = np.where(plain, start + len(head), 0), np.where(plain, end - 1, 0)
+            payloads = slices(content(messages), first, last, plain, pa.binary())
+            self._observe_together(observation, messages, payloads, left, plain, head, schema)
 
     def _observe_together(
         self,
@@ -198,16 +155,8 @@ class ChangeObserver:
     ) -> None:
         """Settle messages without rows, and those of each table in rounds (`settle_table`) unless they are few.
 
-        What is settled, or seen by the reference in a round, is cleared in ``left``.
-
-        Args:
-            observation: What the batch shows; changed.
-            messages: The messages.
-            changes: The messages, or their payloads.
-            left: Which messages are not settled; changed.
-            which: Which of `changes` may be settled now.
-            head: What these begin with, where they hold their schema.
-            schema: The table of that schema; None where messages do not hold their schema.
+        What is settled, or seen by the reference in a round, is cleared in ``left``. ``changes`` are the messages, or
+        their payloads after ``head`` if they hold their schema; ``which`` of them may be settled now.
         """
         buffer = MessageBuffer.of(changes, self._scratch)
         spans, good = trim_documents(buffer, which)
@@ -268,10 +217,7 @@ class ChangeObserver:
     ) -> _Statement | None:
         """Return what changes say about their table, without storing it; None where the reference has to look.
 
-        Args:
-            key: The parts of the table id, and the members that say more as they are spelled.
-            head: What the messages begin with, where they hold their schema.
-            schema: The table of that schema.
+        ``key`` has the parts of the table id, and the members that say more as they are spelled.
         """
         count = len(self._rules.dialect.table_id)
         types: Mapping[str, t.DataType] | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,21 +12,31 @@ from kdsl.formats import Encoded, Encoder
 
 
 @attrs.frozen
-class RowMessages:
-    """The rows of one table; `rows` encodes them."""
+class ChangeMessages(ABC):
+    """The messages of changes of one table; `rows` encodes its rows."""
 
     rows: Encoder
-    deletes_are_null = True
 
     def encode(self, rows: pa.StructArray, before: pa.Array, after: pa.Array) -> Encoded:
         """Encode changes; bad rows are those of ``rows``."""
         encoded = self.rows.encode(rows)
-        return encoded if encoded.bad else Encoded(take_sides(encoded.messages, before, after)[1])
+        if encoded.bad:
+            return encoded
+        return Encoded(self.join(encoded.messages.take(before), encoded.messages.take(after)))
+
+    @abstractmethod
+    def join(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """Join the encoded rows before and after changes, null where there is none, to messages."""
 
 
-def take_sides(messages: pa.Array, before: pa.Array, after: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the rows before and after each change, by their indices; null where there is none."""
-    return messages.take(before), messages.take(after)
+class RowMessages(ChangeMessages):
+    """The rows after changes, and null for deletes."""
+
+    deletes_are_null = True
+
+    def join(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """Return the rows after changes."""
+        return new
 
 
 def join_strings(*parts: pa.Array | str) -> pa.Array:

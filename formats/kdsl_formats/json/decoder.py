@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_bounds, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_present, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -87,11 +87,7 @@ class JsonDecoder:
         The infinite values that it counts are, and its counter of them is reset. It reads messages that need the
         fallback, and all if there are few objects, or if absent members are errors and members are flattened.
         """
-        start, end = find_bounds(messages)
-        present_messages = end > start
-        if messages.null_count:
-            present_messages &= np.asarray(messages.is_valid())
-
+        present_messages = find_present(messages)
         if len(messages) >= self.min_batch and self._together:
             buffer, objects = self._find(messages, present_messages)
             if len(objects.owner) >= self.min_batch:
@@ -198,16 +194,7 @@ class JsonDecoder:
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """Merge the rows read by columns and the rows read one by one, in the order of their messages.
-
-        Args:
-            buffer: The buffer; strings of the rows read one by one are written behind its messages.
-            values: The values of each column.
-            columns: The columns; None for one of plain strings, which are taken from the buffer.
-            owner: The message of each row read by columns.
-            is_read: Which rows read by columns are used.
-            fallback_rows: The rows read one by one, and the bad messages.
-        """
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
         indexes = np.flatnonzero(is_read)
         order = RowOrder(owner[indexes], fallback_rows)
         index = order.index(indexes, len(owner))

@@ -7,16 +7,17 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import BadRecord, Encoded
+from kdsl.formats import Encoded
 from kdsl.types import model as t
+from kdsl.types.arrow import plain_values
 from kdsl_formats._columns.arrays import Indices, content, find_bounds, find_repeated_keys, slices
+from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.values import UnwritableError
 from kdsl_formats._connect.wires import wire_of
 from kdsl_formats._text import writing
 from kdsl_formats.json.document import ESCAPES
-from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escape, python_values
+from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escape
 
 MIN_BATCH = 48  # rows: fewer are written faster one by one
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
@@ -49,13 +50,8 @@ class JsonEncoder:
                 return Encoded(self.writer.write_column(rows).view(pa.binary()))
             except UnwritableError:  # the reference encoder finds the row
                 pass
-        messages: list[bytes | None] = []
-        bad: list[BadRecord] = []
-        for i, message in enumerate(self.reference.messages(rows)):
-            if isinstance(message, FieldError):
-                bad.append(BadRecord(i, str(message)))
-            messages.append(message if isinstance(message, bytes) else None)
-        return Encoded(pa.array(messages, pa.binary()), tuple(bad))
+        null_messages = pa.nulls(len(rows), pa.binary()) if rows.null_count else None
+        return write_fallback_rows(rows, null_messages, np.asarray(rows.is_valid()), self.reference.message)
 
 
 class SchemaJsonEncoder:
@@ -180,7 +176,7 @@ class ColumnWriter:
         if not twice.size:
             return maps
         write = self.reference.writer_of(self.kind)
-        rewritten = [write(v) for v in python_values(array.take(pa.array(twice)), self.kind)]
+        rewritten = [write(v) for v in plain_values(array.take(pa.array(twice)))]
         mask = np.zeros(len(array), dtype=bool)
         mask[twice] = True
         return pc.replace_with_mask(maps, pa.array(mask), pa.array(rewritten, pa.string()))

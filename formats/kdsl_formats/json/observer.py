@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Indices, Mask, find_bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, find_present, slices
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -243,7 +243,7 @@ class JsonObserver:
         Null and empty messages are ignored. The members of objects are remembered for later batches.
         """
         observation = Observation(known, len(messages))
-        left = present_messages(messages)
+        left = find_present(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
             count = self._at_once if self._ids is None else len(messages)
             for begin in range(0, len(messages), count):
@@ -256,14 +256,8 @@ class JsonObserver:
     ) -> None:
         """Settle the messages of each table in rounds (`settle_table`), unless these are few.
 
-        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``.
-
-        Args:
-            observation: What the batch shows; changed.
-            some: The messages that may be settled now.
-            messages: All messages.
-            left: Which of all messages are not settled; changed.
-            begin: The index of the first of `some` among all messages.
+        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``. The first of
+        ``some`` has the index ``begin`` in ``messages``.
         """
         buffer = MessageBuffer.of(some, self._scratch)
         spans, good = trim_documents(buffer, left[begin : begin + len(some)])
@@ -320,15 +314,6 @@ class JsonObserver:
             (tuple(part.decode() for part in table), indexes[id_members.which[which]])
             for table, which in group_rows(parts, good)
         ]
-
-
-def present_messages(messages: pa.BinaryArray) -> Mask:
-    """Which messages are neither null nor empty."""
-    start, end = find_bounds(messages)
-    present = end > start
-    if messages.null_count:
-        present &= np.asarray(messages.is_valid())
-    return present
 
 
 def observe_each(

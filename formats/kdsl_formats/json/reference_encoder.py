@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
-import pyarrow as pa
 
 from kdsl.types import model as t
 from kdsl.types.strings import numbers, temporal
@@ -50,24 +48,15 @@ class ReferenceEncoder:
     """Encodes one row at a time."""
 
     def __init__(self, row: t.Row, rules: WritingRules) -> None:
-        self.row = row
         self.rules = rules
         self._write = self._writer(row)
 
-    def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError | None]:
-        """Yield the message of each row, None for a NULL row, or the error of a row that cannot be written."""
-        for values in python_values(rows, self.row):
-            try:
-                yield None if values is None else self.message(values)
-            except FieldError as e:
-                yield e
-
-    def message(self, values: tuple[Any, ...]) -> bytes:
-        """The message of one row of `python_values`."""
+    def message(self, values: Mapping[str, Any]) -> bytes:
+        """The message of one row of `plain_values`; `FieldError` if it cannot be written."""
         return self._write(values).encode()
 
     def writer_of(self, kind: t.DataType) -> WriteValue:
-        """Return the function that writes values of a type, as `python_values` returns them, and None as ``null``.
+        """Return the function that writes values of a type, as `plain_values` returns them, and None as ``null``.
 
         It raises `FieldError` for a NULL key of a map if the rules say so, and for values that the wire cannot hold.
         """
@@ -158,16 +147,17 @@ class ReferenceEncoder:
         return members
 
     def _row_writer(self, kind: t.Row) -> WriteValue:
-        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields.
+        """Return a function that writes dicts as objects; None members are omitted if the rules ignore null fields.
 
         A `FieldError` of a member gets its name.
         """
         fields = [(f.name, escape(f.name), self.writer_of(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 
-        def members(values: tuple[Any, ...]) -> str:
+        def members(values: Mapping[str, Any]) -> str:
             parts = []
-            for (name, key, write), value in zip(fields, values, strict=True):
+            for name, key, write in fields:
+                value = values[name]
                 if value is None and ignore:
                     continue
                 try:
@@ -210,46 +200,3 @@ def _escape_surrogates(match: re.Match[str]) -> str:
 def _quote_non_finite(text: str) -> str:
     """A number as JSON; NaN and infinities are in quotes."""
     return f'"{text}"' if text[-1] in "Ny" else text  # NaN and the infinities are not JSON numbers
-
-
-def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
-    """The values of a column: rows as tuples, maps as lists of pairs, dates and times as Arrow's numbers.
-
-    These are days, nanoseconds of the day, and microseconds since 1970 for timestamps. NULL is None.
-    """
-    match kind:
-        case t.Row(fields=fields):
-            columns = [python_values(column, f.type) for column, f in zip(array.flatten(), fields, strict=True)]
-            rows = list(zip(*columns, strict=True)) if columns else [()] * len(array)
-            return _put_nulls(array, rows)
-        case t.Array(element=element):
-            return _split_lists(array, python_values(array.values, element))
-        case t.Map(key=key, value=value):
-            return _split_lists(array, _map_entries(array, key, value))
-        case t.Multiset(element=element):
-            return _split_lists(array, _map_entries(array, element, t.Int()))
-        case t.Date():
-            return list(array.view(pa.int32()).to_pylist())
-        case t.Time() | t.Timestamp() | t.TimestampLtz():
-            return list(array.view(pa.int64()).to_pylist())
-        case _:
-            return list(array.to_pylist())
-
-
-def _map_entries(array: pa.MapArray, key: t.DataType, value: t.DataType) -> list[tuple[Any, Any]]:
-    """The entries of all maps of an array as pairs of Python values, one map after the other."""
-    return list(zip(python_values(array.keys, key), python_values(array.items, value), strict=True))
-
-
-def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
-    """The elements of each list or map of an array; None where the array is null."""
-    offsets = array.offsets.to_pylist()
-    rows = [elements[start:end] for start, end in pairwise(offsets)]
-    return _put_nulls(array, rows)
-
-
-def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
-    """Return a copy of the list with None where the array is null, or the list itself if it is null nowhere."""
-    if not array.null_count:
-        return values
-    return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

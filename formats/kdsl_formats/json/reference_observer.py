@@ -21,7 +21,7 @@ from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
 from kdsl_formats._columns.arrays import Indices
 from kdsl_formats._connect.by_schema import NO_SCHEMA
-from kdsl_formats._connect.messages import head_of
+from kdsl_formats._connect.messages import Heads
 from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
@@ -441,11 +441,14 @@ class SchemaReader:
         members: See `table_of_schema`.
         required: Whether a message without a schema of rows is bad. Otherwise its schema may also be null, or one of
             something else, but the message must have no other members than a schema and a payload.
+
+    Attributes:
+        heads: The tables by the heads of messages.
     """
 
     def __init__(self, members: Sequence[str] = (), *, required: bool = True) -> None:
         self._members, self._required = members, required
-        self._known: dict[bytes, SchemaTable | None] = {}
+        self.heads = Heads(lambda schema: table_of_schema(schema, members), _MAX_SCHEMAS)
 
     def read(self, message: bytes, document: Mapping[str, Any]) -> SchemaTable | None:
         """The table of the schema in a message, parsed as `document`; some are cached by the bytes before the payload.
@@ -455,16 +458,10 @@ class SchemaReader:
         schema = document.get("schema")
         if not self._required and not (len(document) == 2 and (schema is None or _has_type(schema))):
             raise ValueError("the message is not a schema and a payload")
-        head = head_of(message)
-        if head is not None and head in self._known:
-            return self._known[head]
-        table = table_of_schema(schema, self._members)
+        head_and_table = self.heads.find(message)
+        table = table_of_schema(schema, self._members) if head_and_table is None else head_and_table[1]
         if table is None and self._required:
             raise ValueError(NO_SCHEMA)
-        if head is not None:
-            if len(self._known) >= _MAX_SCHEMAS:
-                del self._known[next(iter(self._known))]
-            self._known[head] = table
         return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -12,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
+from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._registry.differences import Parts, json_parts
+from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter, describe_version
 from kdsl_formats._registry.framing import split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.json.decoder import JsonDecoder
@@ -104,7 +106,20 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type, which asks the registry only when rows are encoded."""
-        return _Encoder(self, row, use)
+        return RegistryEncoder(self, use, partial(self._find_writer, row, use))
+
+    def _find_writer(self, row: t.Row, use: Use, client: RegistryClient) -> SchemaWriter:
+        """Find the schema that rows are written with, and register it if the options say so."""
+        title, schema = self.sink_schema(row, client)
+        subject = self.subject_of(use, title)
+        encoder = JsonEncoder(row, self.writing_rules())
+        if not self.use_latest_version:
+            return SchemaWriter(self.find_or_register(client, subject, schema, row), encoder.encode)
+        latest = client.latest(subject)
+        misfit = self.schema_misfit(row, latest.schema, client, "write")
+        if misfit:
+            raise KdslError(f"{describe_version(latest, client)} cannot hold the rows of the table: {misfit}")
+        return SchemaWriter(latest.id, encoder.encode)
 
     def reading_rules(self) -> ReadingRules:
         """What the options about errors, timestamps and the form of values mean for the decoder."""
@@ -177,44 +192,3 @@ class _Decoder:
                 every = sorted([*bad, *decoded.bad], key=lambda record: record.index)
                 decoded = attrs.evolve(decoded, bad=tuple(every))
         return self._format.add_schema_ids(decoded, frames, self._use)
-
-
-class _Encoder:
-    """Writes rows in the frame of their schema, which is asked for when the first rows come."""
-
-    def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
-        """Create the encoder of the JSON; the registry is asked only when rows are encoded."""
-        self._format, self._row, self._use = chosen, row, use
-        self._encoder = JsonEncoder(row, chosen.writing_rules())
-        self._schema_id: int | None = None
-
-    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows; those that cannot be written are bad records.
-
-        The first call that has rows finds or registers the schema, and raises the errors of `_find_schema_id`.
-        """
-        if not len(rows):
-            return Encoded(pa.array([], pa.binary()))
-        if self._schema_id is None:
-            self._schema_id = self._find_schema_id()
-        encoded = self._encoder.encode(rows)
-        return self._format.add_frames(encoded, self._schema_id, self._use)
-
-    def _find_schema_id(self) -> int:
-        """Find the id of the schema that rows are written with, and register the schema if the options say so."""
-        from kdsl.registry import registry_client
-
-        chosen = self._format
-        client = registry_client(chosen.require_registry(self._use))
-        title, schema = chosen.sink_schema(self._row, client)
-        subject = chosen.subject_of(self._use, title)
-        if chosen.use_latest_version:
-            latest = client.latest(subject)
-            misfit = chosen.schema_misfit(self._row, latest.schema, client, "write")
-            if misfit:
-                raise KdslError(
-                    f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry "
-                    f"{client.address} cannot hold the rows of the table: {misfit}"
-                )
-            return latest.id
-        return chosen.find_or_register(client, subject, schema, self._row)

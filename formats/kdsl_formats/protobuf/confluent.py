@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -11,13 +12,15 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
+from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoder, Use
 from kdsl.options import option
 from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._registry.differences import Parts
-from kdsl_formats._registry.framing import describe_schema, merge_groups, read_frame, split_frames
+from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter
+from kdsl_formats._registry.framing import describe_schema, read_frame, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, encode_path, path_of, split_indexes
 from kdsl_formats.protobuf.decoder import ProtobufDecoder
@@ -122,7 +125,49 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type, which finds its schema only when rows are encoded."""
-        return _Encoder(self, row, use)
+        return RegistryEncoder(self, use, partial(self._find_writer, row, use))
+
+    def _find_writer(self, row: t.Row, use: Use, client: RegistryClient) -> SchemaWriter:
+        """Find or register the schema, and the path of its message, which is a part of the frame."""
+        from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
+
+        if self.use_latest_version:
+            own = self.own_schema()
+            name = own.name if own is not None else self.message_class_name
+            latest = client.latest(self.subject_of(use, str(name)))
+            names = {full: path for path, full in message_names(latest.schema).items()}
+            if not names:
+                raise KdslError(
+                    f"the latest schema of the subject {latest.subject!r} in the registry {client.address} has no "
+                    f"message; {_advice_without_messages(name)}"
+                )
+            if name is None and len(names) == 1:
+                name = next(iter(names))
+            full = next((one for one in names if name in (one, one.rpartition(".")[2])), None)
+            if full is None:
+                raise KdslError(
+                    f"the subject {latest.subject!r} in the registry {client.address} has "
+                    f"{'several messages' if name is None else f'no message {name}'}; "
+                    f"set 'message-class-name' to one of {', '.join(names)}"
+                )
+            schema, path, number = load_schema(client, latest.schema, full), names[full], latest.id
+        else:
+            schema = self.schema()
+            file = FileDescriptorSet.FromString(schema.files).file[-1]
+            path = path_of(file, schema.name)
+            subject = self.subject_of(use, schema.name)
+            number = register_schema(
+                client,
+                schema,
+                lambda registered: self.find_or_register(client, subject, registered, row),
+                register=self.auto_register,
+                normalize=self.normalize,
+            )
+        misfits = list(find_problems(schema.message, row, writing=True))
+        if misfits:
+            raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")
+        encoder = ProtobufEncoder(layout_of(schema, row), self.writing_rules())
+        return SchemaWriter(number, lambda rows, _: encoder.encode(rows), encode_path(path))
 
     def own_schema(self) -> Schema | None:
         """The message that the options name; None if it is only in the registry. `SchemaError` as in `schema`."""
@@ -213,9 +258,7 @@ class _Decoder:
                     continue
                 parts.append((None if len(indexes) == len(messages) else indexes, reader.decode(one.messages)))
         reported = () if self._format.ignore_parse_errors else bad
-        if self._format.ignore_parse_errors and len(parts) == 1 and parts[0][0] is None:
-            return self._format.add_schema_ids(parts[0][1], frames, self._use)
-        merged = merge_groups(parts, reported, len(messages), arrow_type(self._row))
+        merged = merge_decoded(parts, reported, Decoded(pa.array([], arrow_type(self._row))))
         return self._format.add_schema_ids(merged, frames, self._use)
 
     def _decoder_for(self, schema_id: SchemaId, path: Path) -> _VersionDecoder:
@@ -293,68 +336,3 @@ class _VersionDecoder:
         if self._part == self._row:
             return decoded
         return attrs.evolve(decoded, rows=complete_array(decoded.rows, self._part, self._row))
-
-
-class _Encoder:
-    """Encodes rows as messages of a registered schema, which is fetched when the first rows are written."""
-
-    def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
-        """Store the arguments; neither the message is loaded nor the registry asked yet."""
-        self._format, self._row, self._use = chosen, row, use
-        self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
-
-    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; rows that cannot be written become bad records.
-
-        The first call that has rows finds or registers the schema in the registry, and raises the errors of `_prepare`.
-        """
-        if not len(rows):
-            return Encoded(pa.array([], pa.binary()))
-        if self._id_and_encoder is None:
-            self._id_and_encoder = self._prepare()
-        schema_id, before, encoder = self._id_and_encoder
-        return self._format.add_frames(encoder.encode(rows), schema_id, self._use, before)
-
-    def _prepare(self) -> tuple[int, bytes, ProtobufEncoder]:
-        """Find or register the schema; returns its id, the encoded path of the message, and an encoder."""
-        from kdsl.registry import registry_client
-        from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
-
-        chosen = self._format
-        client = registry_client(chosen.require_registry(self._use))
-        if chosen.use_latest_version:
-            own = chosen.own_schema()
-            name = own.name if own is not None else chosen.message_class_name
-            latest = client.latest(chosen.subject_of(self._use, str(name)))
-            names = {full: path for path, full in message_names(latest.schema).items()}
-            if not names:
-                raise KdslError(
-                    f"the latest schema of the subject {latest.subject!r} in the registry {client.address} has no "
-                    f"message; {_advice_without_messages(name)}"
-                )
-            if name is None and len(names) == 1:
-                name = next(iter(names))
-            full = next((one for one in names if name in (one, one.rpartition(".")[2])), None)
-            if full is None:
-                raise KdslError(
-                    f"the subject {latest.subject!r} in the registry {client.address} has "
-                    f"{'several messages' if name is None else f'no message {name}'}; "
-                    f"set 'message-class-name' to one of {', '.join(names)}"
-                )
-            schema, path, number = load_schema(client, latest.schema, full), names[full], latest.id
-        else:
-            schema = chosen.schema()
-            file = FileDescriptorSet.FromString(schema.files).file[-1]
-            path = path_of(file, schema.name)
-            subject = chosen.subject_of(self._use, schema.name)
-            number = register_schema(
-                client,
-                schema,
-                lambda registered: chosen.find_or_register(client, subject, registered, self._row),
-                register=chosen.auto_register,
-                normalize=chosen.normalize,
-            )
-        misfits = list(find_problems(schema.message, self._row, writing=True))
-        if misfits:
-            raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")
-        return number, encode_path(path), ProtobufEncoder(layout_of(schema, self._row), chosen.writing_rules())

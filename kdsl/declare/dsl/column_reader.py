@@ -14,11 +14,11 @@ from kdsl.declare.definition import MISSING, ColumnDef
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, KeyField, MetadataMark, Virtual
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.declaration import ClassDeclaration, Namespace
-from kdsl.declare.dsl.source import ClassSource
 from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, Where, listing
 from kdsl.types import model as t
+from kdsl.types.class_source import ClassSource
 from kdsl.types.python import (
     AnnotationError,
     Named,
@@ -26,6 +26,7 @@ from kdsl.types.python import (
     evaluate_annotation,
     is_compatible,
     is_sql_type,
+    read_annotations,
     unwrap,
 )
 
@@ -167,7 +168,7 @@ class _ColumnReader:
         namespace: Any = self.declaration.namespace
         if annotation is _ABSENT:
             function = self.descriptor.function  # type: ignore[attr-defined]  # only computed columns have no annotation
-            annotation = getattr(function, "__annotations__", {}).get("return", _ABSENT)
+            annotation = (read_annotations(function) if callable(function) else {}).get("return", _ABSENT)
             if annotation is _ABSENT:
                 message = "the function has no return annotation, so the column's type is unknown"
                 self._add_problem("column-annotation", message, f"add the type, as in def {self.name}(self) -> int")

@@ -6,7 +6,6 @@ exist yet. Mistakes are recorded as problems, which the resolver reports.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Collection, Mapping
 from types import FrameType
@@ -18,8 +17,9 @@ from kdsl.declare.dsl.arguments import Argument
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, KeyField, MetadataMark
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.expectations import Expectation
-from kdsl.declare.dsl.source import ClassSource, class_source
 from kdsl.errors import Problem, Where
+from kdsl.types.class_source import ClassSource, class_source
+from kdsl.types.python import read_annotations
 
 _MAKERS = ("attr._make", "dataclasses")  # with slots they make a new class
 _CLASS_VARIABLE = re.compile(r"(\w+\.)*ClassVar\b")
@@ -120,7 +120,7 @@ def record_declaration(
         fix = "remove it: rows of a table are attrs classes already"
         declaration.name_problems.append(("", Problem("class-decorator", message, fix)))
         return declaration
-    annotations = inspect.get_annotations(cls)
+    annotations = read_annotations(cls)
     for name, annotation in annotations.items():
         if not _is_class_variable(annotation) and not isinstance(vars(cls).get(name), Expectation):
             _record_column(cls, declaration, name, vars(cls).get(name, _ABSENT), reserved)

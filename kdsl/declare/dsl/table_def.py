@@ -20,7 +20,7 @@ from kdsl.declare.dsl.relation import DECLARATION
 from kdsl.declare.dsl.sql_expression import BodyError
 from kdsl.declare.row_rules import RowRuleDef, rule_problems
 from kdsl.errors import Problem, Where, listing
-from kdsl.types.python import AnnotationError, unwrap
+from kdsl.types.python import AnnotationError, read_annotations, unwrap
 
 COLUMNS = "__kdsl_columns__"
 """The attribute of a table class that holds its `ClassColumns`."""
@@ -208,7 +208,7 @@ def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
     for base in cls.__mro__:
         if DECLARATION in vars(base):
             continue
-        for name, annotation in inspect.get_annotations(base).items():
+        for name, annotation in read_annotations(base).items():
             is_column = isinstance(vars(base).get(name), ColumnDescriptor) or (
                 COLUMN_ANNOTATION.search(annotation) if isinstance(annotation, str) else _is_column(annotation)
             )

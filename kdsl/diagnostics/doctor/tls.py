@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from kdsl.client_settings.bootstrap import Address
+from kdsl.client_settings.tls_context import create_verifying_context, load_client_certificate
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, warning
-from kdsl.run.reachability.port import Fault, connect, fault_of, show_certificate, verifying
+from kdsl.run.reachability.port import Fault, connect, fault_of
 
 _CHECK = "TLS"
 
@@ -22,8 +23,8 @@ def check_handshake(address: Address, settings: Mapping[str, str]) -> Finding:
     """
     check = f"{_CHECK} {address}"
     try:
-        context = verifying(settings)
-        show_certificate(context, settings)
+        context = create_verifying_context(settings)
+        load_client_certificate(context, settings)
     except OSError as e:  # ssl.SSLError is one
         return error(check, f"the client's own certificates cannot be used: {_reason(e)}", "correct the ssl. settings")
     return _check_connection(check, address, context)

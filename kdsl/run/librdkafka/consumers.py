@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -117,7 +117,6 @@ class PooledConsumer:
         settings: librdkafka's settings with resolved secrets; held in memory only, as long as the consumer.
         servers: The cluster's bootstrap servers, for error messages.
         create: Creates the client from its settings.
-        first_attempt: The timeout of the first request for offsets, in seconds.
 
     Attributes:
         servers: The cluster's bootstrap servers.
@@ -128,18 +127,10 @@ class PooledConsumer:
         consume: The client's own method, which returns messages.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        servers: str,
-        *,
-        create: Callable[[dict[str, Any]], Consumer] = Consumer,
-        first_attempt: float = FIRST_ATTEMPT,
-    ) -> None:
+    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
         self.servers = servers
         self.pool_key: Hashable = None
         self.login_settling = LOGIN_SETTLING
-        self._create, self._first_attempt = create, first_attempt
         self.last_error: str | None = None
         self._topic_error: KafkaError | None = None
         self._refused: KafkaError | None = None
@@ -155,7 +146,7 @@ class PooledConsumer:
 
     def _connect(self) -> None:
         """Create the client, set `consume`, and forget an earlier client without closing it."""
-        self._consumer = self._create(self._settings)
+        self._consumer = Consumer(self._settings)
         self.consume = self._consumer.consume
         self._used = False
 
@@ -274,7 +265,7 @@ class PooledConsumer:
                     raise self._no_offset(r, error)
             return [], unknown
 
-        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=self._first_attempt)
+        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=FIRST_ATTEMPT)
         if unknown:
             raise self._no_offset(*unknown[0], waited=f" within {seconds:.0f} s")
         return offsets

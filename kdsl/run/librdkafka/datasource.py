@@ -6,10 +6,14 @@ pickles this class, and a process that only reads need not import what writes.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from kdsl.errors import KdslError
 from kdsl.spark_internals.session import register_data_source, set_active_session
 from kdsl.spark_internals.sources import DataSource
+from kdsl.spark_internals.workers import exchange_packets_at_once
+from kdsl.spark_versions import READ_LIMITS, pyspark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,41 +51,56 @@ class KdslDataSource(DataSource):
 
         return source_schema(self.options)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used.
 
         Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
         """
-        from kdsl.run.librdkafka.source import batch_reader
+        from kdsl.run.librdkafka.read_task import own_options
+        from kdsl.run.librdkafka.source import BatchReader
 
-        return batch_reader(self.options, schema)
+        return BatchReader(own_options(self.options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream; it reads the options, and finds errors in them, when it is used.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return the reader of a stream, as `reader` does; a PySpark without read limits has a reader of its own."""
+        from kdsl.run.librdkafka.read_task import own_options
+        from kdsl.run.librdkafka.source import StreamReader, UnlimitedStreamReader
 
-        Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
+        reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
+        return reader(own_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        """Return the writer of a batch, which reads the options when it is used; a KdslError for ``overwrite``."""
+        from kdsl.run.librdkafka.sink import BatchWriter
+
+        if overwrite:
+            raise KdslError("a topic cannot be overwritten: Kafka only appends; write with mode 'append'")
+        _exclude_modules()
+        return BatchWriter(self.options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        """Return the writer of a stream, which reads the options when it is used; a KdslError for ``complete``.
+
+        The worker's next answer is sent without waiting (`exchange_packets_at_once`).
         """
-        from kdsl.run.librdkafka.source import stream_reader
+        from kdsl.run.librdkafka.sink import StreamWriter
 
-        return stream_reader(self.options, schema)
+        if overwrite:
+            raise KdslError(
+                "the output mode 'complete' replaces the whole result with each batch, but a topic cannot be "
+                "overwritten: Kafka only appends; use the output mode 'append'"
+            )
+        _exclude_modules()
+        exchange_packets_at_once()
+        return StreamWriter(self.options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch; a KdslError if the topic shall be overwritten.
 
-        What is loaded so far is excluded from garbage collection.
-        """
-        from kdsl.run.librdkafka.sink import batch_writer
+@cache
+def _exclude_modules() -> None:
+    """Exclude what is loaded in a process that plans writes or commits from garbage collection; only the first time."""
+    from kdsl.run.records.memory import exclude_loaded_objects
 
-        return batch_writer(self.options, schema, overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream; a KdslError for the output mode ``complete``.
-
-        What is loaded so far is excluded from garbage collection, and the worker's next answer is sent without waiting.
-        """
-        from kdsl.run.librdkafka.sink import stream_writer
-
-        return stream_writer(self.options, schema, overwrite)
+    exclude_loaded_objects()
 
 
 def register(spark: SparkSession) -> None:

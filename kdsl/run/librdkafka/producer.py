@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
-from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
 from kdsl.run import ffi as n
@@ -41,6 +40,7 @@ FIRST_ATTEMPT = 5.0
 librdkafka repeats a request to the same broker, even after it has closed the connection because that broker hangs; a
 new request goes to a broker that answers.
 """
+_EVENTS = n.EVENT_DELIVERY | n.EVENT_LOG | n.EVENT_ERROR | n.EVENT_STATS
 _UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
 _DISCARDED = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 _ZERO_TIMESTAMP = (
@@ -116,8 +116,12 @@ class Producer:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._lib: Any = n.library()
         self.client_id = f"{settings['client.id']}-{next(_nth)}" if "client.id" in settings else ""
-        own = {"client.id": self.client_id} if self.client_id else {}
-        self._handle = _new_producer(self._lib, {**settings, **own})
+        # Only failures are reported: the write has succeeded if none came before the queue was empty.
+        own = {"delivery.report.only.error": "true", "log.queue": "true"}
+        if self.client_id:
+            own["client.id"] = self.client_id
+        self._handle = n.new_client(n.PRODUCER, {**settings, **own}, events=_EVENTS, error=ProducerError)
+        self._lib.rd_kafka_set_log_queue(self._handle, None)
         self._statistics: dict[str, float] | None = None
         self._queue = self._lib.rd_kafka_queue_get_main(self._handle)
         self._topics: dict[str, int] = {}
@@ -136,9 +140,7 @@ class Producer:
         self.poll()
         self.failed, self.failure, self.last_error = 0, None, ""
 
-    def look_up(
-        self, topic: str, timeout: float, *, creating: bool = True, first_attempt: float = FIRST_ATTEMPT
-    ) -> int:
+    def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
         A topic that can be written is added to `known_topics`, and its number of partitions to `partition_counts`.
@@ -149,7 +151,6 @@ class Producer:
             timeout: How long to wait for brokers that do not answer, in seconds.
             creating: Whether a missing topic may be in creation; if so, wait some seconds for it, as in any case for
                 one without leaders.
-            first_attempt: The timeout of the first request, in seconds.
 
         Returns:
             An error code of `confluent_kafka.KafkaError`, such as that of a timeout; 0 if the topic can be written to.
@@ -171,7 +172,7 @@ class Producer:
             is_final,
             Deadline(timeout),
             pause=FLUSH_MS / 1000,
-            first_timeout=first_attempt,
+            first_timeout=FIRST_ATTEMPT,
             wait=lambda seconds: self.poll(int(seconds * 1000)),
         )
         if code == KafkaError.NO_ERROR:
@@ -509,30 +510,3 @@ def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
     items["kind"][at] = kind
     for name, word in zip(("first", "second", "third"), words, strict=False):
         items[name][at] = word
-
-
-def _new_producer(lib: Any, settings: Mapping[str, Any]) -> int:
-    """Create a producer of librdkafka whose logs and events are queued, and which reports only failed deliveries."""
-    text = ctypes.create_string_buffer(512)
-    conf = lib.rd_kafka_conf_new()
-    # Only failures are reported: the write has succeeded if none came before the queue was empty.
-    own = {"delivery.report.only.error": "true", "log.queue": "true"}
-    callback = settings.get(TOKEN_CALLBACK)
-    n.set_token_callback(conf, callback)
-    for key, value in {**settings, **own}.items():
-        if key != TOKEN_CALLBACK and lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
-            lib.rd_kafka_conf_destroy(conf)
-            raise ProducerError(
-                f"librdkafka refuses the setting {key!r}: {text.value.decode(errors='replace')}; correct the client "
-                "property"
-            )
-    lib.rd_kafka_conf_set_events(conf, n.EVENT_DELIVERY | n.EVENT_LOG | n.EVENT_ERROR | n.EVENT_STATS)
-    handle: int | None = lib.rd_kafka_new(n.PRODUCER, conf, text, len(text))
-    if handle is None:
-        lib.rd_kafka_conf_destroy(conf)
-        raise ProducerError(
-            f"librdkafka cannot create a producer: {text.value.decode(errors='replace')}; correct the client properties"
-        )
-    lib.rd_kafka_set_log_queue(handle, None)
-    n.start_token_callback(handle, callback)
-    return handle

@@ -47,11 +47,6 @@ def return_producer(settings: Mapping[str, str], purpose: str, producer: Produce
     _pool.put(_pool_key(settings, purpose), producer)
 
 
-def empty_pool() -> list[Producer]:
-    """Remove all producers of this process from the pool and return them, still open."""
-    return _pool.take_all()
-
-
 def _pool_key(settings: Mapping[str, str], purpose: str) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return what producers must have in common to be reused: the purpose and the settings."""
     return purpose, frozenset(settings.items())

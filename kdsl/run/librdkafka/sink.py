@@ -11,9 +11,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ from kdsl.run.librdkafka.producer_pool import borrow_producer
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
 from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.librdkafka.write_failures import Failure, explain_failure
-from kdsl.run.metrics.sink_reports import OPTION, append_report
+from kdsl.run.metrics.sink_reports import OPTION, SinkCounts, add_up, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
@@ -44,9 +43,6 @@ from kdsl.spark_internals.sources import DataSourceArrowWriter, DataSourceStream
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id, current_task, exchange_packets_at_once
 from kdsl.types.arrays import Indices, value_bytes
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 # Rows are encoded in pieces of about these sizes, whatever the size of Spark's batches.
 PIECE_ROWS = 8_000
 PIECE_BYTES = 16 * 1024 * 1024
@@ -57,103 +53,80 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskResult(WriterCommitMessage):
-    """What a task has written; Spark returns it to the driver.
+    """What a task has written, and in which batch or action (None outside of Spark); Spark returns it to the driver."""
 
-    Attributes:
-        records: How many records Kafka acknowledged.
-        bytes: The bytes of their keys and values.
-        lost: How many records failed; always 0 for a write with a delivery guarantee.
-        send_time: Milliseconds between sending the last record and the acknowledgement of all.
-        client: librdkafka's statistics of the producer, by its client id.
-        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
-        batch: The batch or action that the task belongs to; None outside of Spark.
-    """
-
-    records: int
-    bytes: int
-    lost: int = 0
-    send_time: float = 0.0
-    client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    counts: SinkCounts
     batch: BatchId | None = field(default_factory=current_batch)
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writes the partitions of a batch."""
+class _PartitionWriter:
+    """Writes the partitions of batches, and reports what was written."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition in a task, as `write_rows` or `write_transaction` does, with their errors."""
-        return _write_partition(self._options, iterator)
+        """Write one partition in a task, as `write_transaction` does if the options say so, else as `write_rows`.
+
+        If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a
+        function for it, that makes the rows. The worker's next answer is sent without waiting
+        (`exchange_packets_at_once`).
+        """
+        exchange_packets_at_once()
+        options = self._options
+        plan, cluster = _read_cached(options)
+        batches: Iterable[pa.RecordBatch] = iterator
+        if MATCH in options:
+            match = BatchMatch.from_text(options[MATCH])
+            batches = (match.apply(batch, plan) for batch in iterator)
+        if PREPARE in options:
+            batches = read_function(options[PREPARE])(batches)
+        if TRANSACTION in options:
+            return TaskResult(write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches))
+        return TaskResult(write_rows(plan, cluster, batches))
+
+    def _check_letters(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Check that the driver has not refused the batch because of too many dead letters; waits until it knows."""
+        for batch in {m.batch for m in messages if isinstance(m, TaskResult)}:
+            check_refusal(self._options.get(REFUSALS), batch)
+
+    def _report(self, messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
+        """Log what was written, and append it to the query's file of reports, if the options name one."""
+        plan, _ = _read_cached(self._options)
+        tasks = [m.counts for m in messages if isinstance(m, TaskResult)]
+        total = add_up(tasks)
+        _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
+                  plan.table, total.records, total.bytes, plan.topics, batch, len(tasks), total.lost)  # fmt: skip
+        append_report(self._options.get(OPTION), total)
+
+
+class BatchWriter(_PartitionWriter, DataSourceArrowWriter):
+    """Writes the partitions of a batch."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Wait until dead letters are stored, then log and report what was written."""
-        _check_letters(self._options, messages)
-        _report(self._options, messages, "batch")
+        self._check_letters(messages)
+        self._report(messages, "batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log and report what was written before a task failed; it stays in the topic."""
-        _report(self._options, messages, "batch that failed")
+        self._report(messages, "batch that failed")
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the partitions of each micro-batch of a stream."""
+class StreamWriter(_PartitionWriter, DataSourceStreamArrowWriter):
+    """Writes the partitions of each micro-batch of a stream.
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = dict(options)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition of a micro-batch in a task, as `write_rows` or `write_transaction` does.
-
-        Errors are theirs. An exactly-once write without a batch id in its specification takes that of the micro-batch.
-        """
-        return _write_partition(self._options, iterator)
+    An exactly-once write without a batch id in its specification takes that of the micro-batch.
+    """
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Wait until dead letters are stored, then log and report what was written."""
-        _check_letters(self._options, messages)
-        _report(self._options, messages, f"batch {batchId}")
+        self._check_letters(messages)
+        self._report(messages, f"batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log and report what was written before a task failed; it stays in the topic."""
-        _report(self._options, messages, f"batch {batchId} that failed")
-
-
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Return the writer of a batch, which reads the options when it is used.
-
-    At the first call in a process, what is loaded is excluded from garbage collection.
-    """
-    del schema
-    if overwrite:
-        raise KdslError("a topic cannot be overwritten: Kafka only appends; write with mode 'append'")
-    _exclude_modules()
-    return BatchWriter(options)
-
-
-@cache
-def _exclude_modules() -> None:
-    """Exclude what is loaded in a process that plans writes or commits from garbage collection; only the first time."""
-    exclude_loaded_objects()
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Return the writer of a stream, which reads the options when it is used.
-
-    At the first call in a process, what is loaded is excluded from garbage collection. The worker's next answer is sent
-    without waiting (`exchange_packets_at_once`).
-    """
-    del schema
-    if overwrite:
-        raise KdslError(
-            "the output mode 'complete' replaces the whole result with each batch, but a topic cannot be overwritten: "
-            "Kafka only appends; use the output mode 'append'"
-        )
-    _exclude_modules()
-    exchange_packets_at_once()
-    return StreamWriter(options)
+        self._report(messages, f"batch {batchId} that failed")
 
 
 @lru_cache(maxsize=16)
@@ -173,27 +146,9 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
     return _read_items(frozenset(options.items()))
 
 
-def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
-
-    If the options say how, the columns are first matched with the plan's (`BatchMatch.apply`). If they have a function
-    for it, that makes the rows. The worker's next answer is sent without waiting (`exchange_packets_at_once`).
-    """
-    exchange_packets_at_once()
-    plan, cluster = _read_cached(options)
-    if MATCH in options:
-        match = BatchMatch.from_text(options[MATCH])
-        batches = (match.apply(batch, plan) for batch in batches)
-    if PREPARE in options:
-        batches = read_function(options[PREPARE])(batches)
-    if TRANSACTION in options:
-        return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
-    return write_rows(plan, cluster, batches)
-
-
 def write_transaction(
     plan: WritePlan, cluster: Cluster, spec: TransactionSpec, batches: Iterable[pa.RecordBatch]
-) -> TaskResult:
+) -> SinkCounts:
     """Encode the rows of one task and send them in a transaction, unless the batch has been written, which is logged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Further effects are those of `write_transactionally`.
@@ -209,11 +164,11 @@ def write_transaction(
     """
     creating, settings = choose_producer_settings(plan.table, cluster)
 
-    def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
+    def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> SinkCounts:
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
 
     batch = _current_batch_id() if spec.batch is None else spec.batch
-    return write_transactionally(spec, cluster, settings, task_index(), batch, batches, send) or TaskResult(0, 0)
+    return write_transactionally(spec, cluster, settings, task_index(), batch, batches, send) or SinkCounts()
 
 
 def _current_batch_id() -> int:
@@ -228,7 +183,7 @@ def _current_batch_id() -> int:
     return batch
 
 
-def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
@@ -304,7 +259,7 @@ class _TaskWriter:
         self._chooser = PartitionChooser(plan, task_index())
         self._counts: dict[str, int] = {}
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> SinkCounts:
         """Encode and send the rows of the task, wait until they are acknowledged, and return the counts of the task.
 
         Rows that rules or NOT NULL exclude are left out, and changes of an upsert table combined. Without a delivery
@@ -335,7 +290,8 @@ class _TaskWriter:
             )
         statistics = self._producer.take_statistics()
         client = {self._producer.client_id: statistics} if statistics else {}
-        return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
+        milliseconds = send_time * 1000 if rows > lost else None
+        return SinkCounts(rows - lost, size, lost, milliseconds, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
         """Queue encoded records, topic by topic; a topic is looked up before its first record, and may be created then.
@@ -456,26 +412,3 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, int(batch.num_rows * PIECE_BYTES / max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
-
-
-def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Check that the driver has not refused the batch, because a read of it has too many dead letters.
-
-    It waits until the letters are stored. Nothing is checked if no task has a result, or without the option `REFUSALS`.
-    """
-    batches = {m.batch for m in messages if isinstance(m, TaskResult)}
-    for batch in batches:
-        check_refusal(options.get(REFUSALS), batch)
-
-
-def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
-    """Log what a write has written, and append it to the query's file of reports, if the options name one.
-
-    A file that cannot be opened here is ignored.
-    """
-    plan, _ = _read_cached(options)
-    results = [m for m in messages if isinstance(m, TaskResult)]
-    records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))
-    _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
-              plan.table, records, size, plan.topics, batch, len(results), lost)  # fmt: skip
-    append_report(options.get(OPTION), results)

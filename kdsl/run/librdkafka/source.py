@@ -46,7 +46,7 @@ from kdsl.spark_internals.sources import (
     SupportsTriggerAvailableNow,
 )
 from kdsl.spark_internals.workers import exchange_packets_at_once
-from kdsl.spark_versions import READ_LIMITS, pyspark_version
+from kdsl.spark_versions import READ_LIMITS
 from kdsl.types.spark import spark_schema
 
 _NO_LIMIT = 2**63 - 1
@@ -56,26 +56,6 @@ def source_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of a read with these options, with one for metrics if the rows carry those."""
     schema = spark_schema(source_row(read_plan_and_cluster(own_options(options))[0]))
     return schema.add(TASK_REPORT, "string") if reports_on_rows(options) else schema
-
-
-def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used.
-
-    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says.
-    """
-    del schema
-    return BatchReader(own_options(options))
-
-
-def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a stream; it reads the options, and finds errors in them, when it is used.
-
-    Its rows have the columns of the plan in the options, whatever the argument ``schema`` says. It is an
-    `UnlimitedStreamReader` if this PySpark has no read limits.
-    """
-    del schema
-    reader = StreamReader if READ_LIMITS.is_in(pyspark_version()) else UnlimitedStreamReader
-    return reader(own_options(options))
 
 
 def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
@@ -113,8 +93,10 @@ def _state_steps(
     return [tuple(of) for of in steps if of]
 
 
-class BatchReader(DataSourceReader):
-    """Reads from the plan's start to its end or, without one, to the ends of the partitions at planning time."""
+class _TaskReader:
+    """The part of a reader that tasks use, which Spark pickles into each of them."""
+
+    _batch = False
 
     def __init__(self, options: OptionItems) -> None:
         self._options = options
@@ -123,6 +105,17 @@ class BatchReader(DataSourceReader):
         """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
         exchange_packets_at_once()
         vars(self).update(state)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a task as `read_task` does, and check their schema; another one is a DecodeError."""
+        rows = read_task(self._options, partition, batch=self._batch)
+        return iter(check_batches(rows, row_schema(self._options)))
+
+
+class BatchReader(_TaskReader, DataSourceReader):
+    """Reads from the plan's start to its end or, without one, to the ends of the partitions at planning time."""
+
+    _batch = True
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
@@ -145,27 +138,18 @@ class BatchReader(DataSourceReader):
             for task, of in zip(packed, steps, strict=True)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task as `read_task` does, and check their schema; another one is a DecodeError."""
-        return iter(check_batches(read_task(self._options, partition, batch=True), row_schema(self._options)))
 
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads micro-batches. Spark calls all methods except `read` in one process, which lives as long as the query."""
 
     def __init__(self, options: OptionItems) -> None:
-        self._options = options
+        super().__init__(options)
         self._opened_stream: Stream | None = None
         self._lease: Lease | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the options alone; the stream and the lease stay in the planning process."""
         return {"_options": self._options, "_opened_stream": None, "_lease": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle the reader; in a task, that is before its partition has arrived (`exchange_packets_at_once`)."""
-        exchange_packets_at_once()
-        vars(self).update(state)
 
     @property
     def _stream(self) -> Stream:
@@ -239,10 +223,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Task(task, stop.ids, stop.epochs, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
             for task, of in zip(tasks, steps, strict=True)
         ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task as `read_task` does, and check their schema; another one is a DecodeError."""
-        return iter(check_batches(read_task(self._options, partition), row_schema(self._options)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: offsets of a consumer group are not committed here.

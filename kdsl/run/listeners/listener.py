@@ -40,13 +40,6 @@ def observe(observer: Observer) -> None:
             _observers.append(observer)
 
 
-def unobserve(observer: Observer) -> None:
-    """Remove an observer if it was added; the listeners of sessions stay."""
-    with _lock:
-        if observer in _observers:
-            _observers.remove(observer)
-
-
 def listen(spark: SparkSession) -> None:
     """Register the listener of a session, unless it has one; it stays registered until the session ends.
 

@@ -13,7 +13,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 import attrs
 import orjson
@@ -26,43 +25,18 @@ OPTION = "metrics"
 _nth = itertools.count(1)
 
 
-class TaskReport(Protocol):
-    """What a task has written."""
-
-    @property
-    def records(self) -> int:
-        """How many records Kafka acknowledged."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of keys and values."""
-        ...
-
-    @property
-    def lost(self) -> int:
-        """How many records failed."""
-        ...
-
-    @property
-    def send_time(self) -> float:
-        """Milliseconds from the last record to the acknowledgement of all."""
-        ...
-
-    @property
-    def dropped(self) -> Mapping[str, int]:
-        """How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`."""
-        ...
-
-    @property
-    def client(self) -> Mapping[str, Mapping[str, float]]:
-        """The statistics that librdkafka emitted for the producer."""
-        ...
-
-
 @attrs.frozen
 class SinkCounts:
-    """What was written, by one batch or by all batches."""
+    """What was written, by one task, by one batch or by all batches.
+
+    Attributes:
+        records: How many records Kafka acknowledged.
+        bytes: The bytes of the keys and values of all records.
+        lost: How many records failed; always 0 for a write with a delivery guarantee.
+        send_time: Milliseconds from the last record to the acknowledgement of all; None if nothing was written.
+        client: librdkafka's statistics of the producers, by client id.
+        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -70,6 +44,16 @@ class SinkCounts:
     send_time: float | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     dropped: Mapping[str, int] = attrs.field(factory=dict)
+
+    def __add__(self, later: SinkCounts) -> SinkCounts:
+        return SinkCounts(
+            self.records + later.records,
+            self.bytes + later.bytes,
+            self.lost + later.lost,
+            self.send_time if later.send_time is None else later.send_time,
+            {**self.client, **later.client},
+            Counter(self.dropped) + Counter(later.dropped),
+        )
 
 
 class Spool:
@@ -108,16 +92,8 @@ class Spool:
         whole = data[: data.rfind(b"\n") + 1]
         self._position += len(whole)
         for line in whole.splitlines():
-            one = SinkCounts(**orjson.loads(line))
             self.has_reports = True
-            self.total = SinkCounts(
-                self.total.records + one.records,
-                self.total.bytes + one.bytes,
-                self.total.lost + one.lost,
-                self.total.send_time if one.send_time is None else one.send_time,
-                {**self.total.client, **one.client},
-                Counter(self.total.dropped) + Counter(one.dropped),
-            )
+            self.total += SinkCounts(**orjson.loads(line))
         return bool(whole)
 
 
@@ -142,30 +118,23 @@ def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
         spool.path.unlink(missing_ok=True)
 
 
-def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Append what a batch's tasks have written to the file of a `Spool`, in one line.
+def add_up(tasks: Iterable[SinkCounts]) -> SinkCounts:
+    """Add up what the tasks of a batch have written; the send time is the longest, because they send at once."""
+    counts = list(tasks)
+    longest = max((one.send_time for one in counts if one.send_time is not None), default=None)
+    return attrs.evolve(sum(counts, SinkCounts()), send_time=longest)
+
+
+def append_report(path: str | None, batch: SinkCounts) -> None:
+    """Append what a batch has written to the file of a `Spool`, in one line.
 
     Without a path, and if the file cannot be opened (as on another machine), do nothing.
     """
     if path is None:
         return
-    reports = list(tasks)
-    client: dict[str, Mapping[str, float]] = {}
-    dropped: Counter[str] = Counter()
-    for one in reports:
-        client |= one.client
-        dropped.update(one.dropped)
-    batch = SinkCounts(
-        sum(one.records for one in reports),
-        sum(one.bytes for one in reports),
-        sum(one.lost for one in reports),
-        max((one.send_time for one in reports if one.records), default=None),
-        client,
-        {f"{key}": count for key, count in dropped.items()},
-    )
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     except OSError:
         return  # another machine
     with os.fdopen(handle, "ab") as file:
-        file.write(orjson.dumps(attrs.asdict(batch)) + b"\n")
+        file.write(orjson.dumps(attrs.asdict(batch), option=orjson.OPT_NON_STR_KEYS) + b"\n")

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
 from kdsl.callbacks import TopicPartition
 from kdsl.run.leases.lease import lease_loss
+from kdsl.run.listeners.commits import CommitCounts
 from kdsl.run.metrics.late_rows import count_late_rows, describe_future_watermark, log, log_late_rows
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
@@ -38,15 +39,7 @@ _NONE: _Key = (-1, "")
 Clock = Callable[[], float]
 
 
-class Counts(Protocol):
-    """The results of the commits of a read (`kdsl.run.listeners.commits.CommitCounts`)."""
-
-    succeeded: int
-    failed: int
-    committed: Mapping[TopicPartition, int]
-
-
-Commits = Callable[[str], Counts]
+Commits = Callable[[str], CommitCounts]
 
 
 @attrs.frozen
@@ -120,14 +113,10 @@ class _Sink:
     table: str
     spool: Spool | None
     lease: str = ""
+    counts: SinkCounts = attrs.field(factory=SinkCounts)
     before: SinkCounts = attrs.field(factory=SinkCounts)
-    records: int = 0
-    bytes: int | None = None
-    lost: int = 0
     rate: float = 0.0
     byte_rate: float | None = None
-    send_time: float | None = None
-    dropped: Counter[str] = attrs.field(factory=Counter)
     clients: _Clients = attrs.field(factory=_Clients)
 
 
@@ -384,7 +373,7 @@ class Tracker:
         """Count and log the rows that the tasks of a write have left out, as they report if its commits do not."""
         counts = _read_observations(document).get(SINK)
         if self._sink is not None and counts is not None:
-            self._sink.dropped.update(counts.dropped)
+            self._sink.counts += SinkCounts(dropped=counts.dropped)
             log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
@@ -405,16 +394,14 @@ class Tracker:
                 sink.rate = (now.records - sink.before.records) / self._seconds
                 sink.byte_rate = (now.bytes - sink.before.bytes) / self._seconds
                 sink.before = now
-            sink.records, sink.bytes, sink.lost = now.records, now.bytes, now.lost
-            sink.send_time = now.send_time
             where = "" if document is None else f"of batch {document['batchId']} "
-            log_drops(sink.table, Counter(now.dropped) - sink.dropped, where)
-            sink.dropped = Counter(now.dropped)
+            log_drops(sink.table, Counter(now.dropped) - Counter(sink.counts.dropped), where)
+            sink.counts = now
             sink.clients.update(now.client, self._clock())
         elif document is not None:
             rows = (document.get("sink") or {}).get("numOutputRows")
             if rows is not None and rows >= 0:  # Spark reports -1 if it does not know
-                sink.records += rows
+                sink.counts += SinkCounts(records=rows)
                 if newest:
                     sink.rate = rows / self._seconds
 
@@ -474,17 +461,17 @@ class Tracker:
     @staticmethod
     def _sink_metrics(sink: _Sink, now: float) -> SinkMetrics:
         """Return the present metrics of a sink."""
-        lost_to = lease_loss(sink.lease)
+        lost_to, counts = lease_loss(sink.lease), sink.counts
         return SinkMetrics(
             table=sink.table,
-            num_records_out=sink.records,
+            num_records_out=counts.records,
             num_records_out_per_second=sink.rate,
-            num_bytes_out=sink.bytes,
+            num_bytes_out=counts.bytes if sink.spool is not None and sink.spool.has_reports else None,
             num_bytes_out_per_second=sink.byte_rate,
-            current_send_time=sink.send_time,
-            num_rows_dropped=sink.dropped[Reason.NOT_NULL],
-            num_rule_violations=_count_by_rule(sink.dropped),
-            records_lost=sink.lost,
+            current_send_time=counts.send_time,
+            num_rows_dropped=counts.dropped.get(Reason.NOT_NULL, 0),
+            num_rule_violations=_count_by_rule(counts.dropped),
+            records_lost=counts.lost,
             leases_lost=int(lost_to is not None),
             lost_lease=lost_to,
             client=sink.clients.now(now),

@@ -16,9 +16,10 @@ import attrs
 
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
 from kdsl.client_settings.cloud_logins import CLOUDS
+from kdsl.client_settings.tls_context import CHECK_NAME, create_trusting_context, create_verifying_context
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.client_settings.token_callback import TokenCallback
-from kdsl.run.reachability.port import CHECK_NAME, Fault, asks_for_login, connect, fault_of, trusting, verifying
+from kdsl.run.reachability.port import Fault, asks_for_login, connect, fault_of
 
 TIMEOUT = 2.0
 _CREDENTIALS = re.compile(r"invalid username or password|invalid credentials|authentication failed", re.IGNORECASE)
@@ -162,7 +163,7 @@ def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, st
     unknown is None in the result.
     """
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
-    context = verifying(settings) if ours else trusting()
+    context = create_verifying_context(settings) if ours else create_trusting_context()
     with context.wrap_socket(raw, server_hostname=address.host) as secured:
         try:
             return Port(tls=True, sasl=asks_for_login(secured))

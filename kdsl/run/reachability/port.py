@@ -9,17 +9,14 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import Literal
 
 from kdsl.client_settings.bootstrap import Address
-from kdsl.client_settings.key_files import load_key, pem_blocks
+from kdsl.client_settings.tls_context import create_trusting_context
 
 TIMEOUT = 3.0
 """How many seconds a connection, or an answer, may take."""
-CHECK_NAME = "ssl.endpoint.identification.algorithm"
 
 Spoken = Literal["kafka", "tls", "silence", "something else"]
 
@@ -80,55 +77,12 @@ def speaks_tls(address: Address) -> bool:
     """Whether a port answers a TLS handshake, be it with an alert or any certificate; False if it cannot be reached."""
     try:
         with connect(address) as connection:
-            trusting().wrap_socket(connection, server_hostname=address.host).close()
+            create_trusting_context().wrap_socket(connection, server_hostname=address.host).close()
     except ssl.SSLError as e:
         return "ALERT" in (e.reason or "")
     except OSError:
         return False
     return True
-
-
-def trusting() -> ssl.SSLContext:
-    """Create a client's context that accepts any certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """Create a client's context that trusts what librdkafka's settings trust, without a client certificate.
-
-    If the settings disable the verification, it accepts any certificate.
-    """
-    context = trusting()
-    if settings.get("enable.ssl.certificate.verification", "true") == "false":
-        return context
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.check_hostname = settings.get(CHECK_NAME, "https") == "https"
-    path, text = settings.get("ssl.ca.location", "probe"), settings.get("ssl.ca.pem")
-    if path != "probe":
-        context.load_verify_locations(**{"capath" if Path(path).is_dir() else "cafile": path})
-    elif text:
-        context.load_verify_locations(cadata=text)
-    else:
-        context.load_default_certs()
-    return context
-
-
-def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
-    """Add the client certificate of librdkafka's settings (with resolved secrets) to a context, if there is one.
-
-    The key is in a temporary file meanwhile (`load_key`).
-    """
-    parts = {"certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
-    texts = []
-    for what, ending in parts.items():
-        text, path = settings.get(f"ssl.{what}.pem"), settings.get(f"ssl.{what}.location")
-        if text is None and path is not None:
-            text = Path(path).read_text(encoding="utf-8", errors="replace")
-        texts += [] if text is None else [pem_blocks(text, ending)]
-    if texts:
-        load_key(context, "".join(texts), settings.get("ssl.key.password"))
 
 
 def asks_for_login(connection: socket.socket) -> bool | None:

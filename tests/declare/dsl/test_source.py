@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kdsl import Col, KafkaTable
-from kdsl.declare.dsl import source
 from kdsl.errors import Where
+from kdsl.types import class_source
 
 TABLES = '''
 from kdsl import Col, KafkaTable, col, computed
@@ -120,12 +120,12 @@ def test_a_base_with_its_own_hook_does_not_hide_the_location(module: dict[str, A
 def test_a_file_is_parsed_once(module: dict[str, Any]) -> None:
     path = str(module["path"])
     module["First"].definition()
-    parsed = source._parsed[path]
+    parsed = class_source._parsed[path]
 
     module["Base"].definition()
     module["Derived"].definition()
 
-    assert source._parsed[path] is parsed
+    assert class_source._parsed[path] is parsed
 
 
 def test_a_file_that_changed_since_yields_the_line_of_the_class(module: dict[str, Any]) -> None:

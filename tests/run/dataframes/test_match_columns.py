@@ -15,6 +15,7 @@ from kdsl.errors import ResolveError
 from kdsl.run.dataframes.match_columns import match_columns, type_problems
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
+from tests.problem_texts import without_code
 from tests.run.write_plans import write_plan
 
 
@@ -32,7 +33,7 @@ def problems_of(spark: SparkSession, select: str, **columns: str) -> list[str]:
     """The problems of ``SELECT select`` with a plan of these columns."""
     with pytest.raises(ResolveError) as caught:
         match_columns(spark.sql(f"SELECT {select}"), write_plan(columns))
-    return [str(p) for p in caught.value.problems]
+    return [without_code(p) for p in caught.value.problems]
 
 
 def test_columns_go_by_name_into_the_order_of_the_plan(spark: SparkSession) -> None:

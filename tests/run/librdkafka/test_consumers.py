@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -12,9 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.run.admin.errors import StalledError
-from kdsl.run.librdkafka import client_pool
+from kdsl.run.librdkafka import client_pool, consumers
 from kdsl.run.librdkafka.consumers import (
-    FIRST_ATTEMPT,
     SIZES,
     PooledConsumer,
     borrow_consumer,
@@ -136,26 +135,28 @@ class Asked(Consumer):
         return super().list_topics(topic, timeout)
 
 
-C = TypeVar("C", bound=Asked)
+AskingConsumer = Callable[..., tuple[PooledConsumer, Asked]]
 
 
-def asking_consumer(
-    kind: type[C], servers: str, *, first_attempt: float = FIRST_ATTEMPT, **settings: Any
-) -> tuple[PooledConsumer, C]:
-    """A consumer with a client of a kind, and that client."""
-    clients: list[C] = []
+@pytest.fixture
+def asking_consumer(monkeypatch: pytest.MonkeyPatch) -> AskingConsumer:
+    """Create a consumer with a client of a kind, and return it with that client."""
 
-    def create(own: dict[str, Any]) -> C:
-        clients.append(kind(own))
-        return clients[-1]
+    def create(kind: type[Asked], servers: str, **settings: Any) -> tuple[PooledConsumer, Asked]:
+        monkeypatch.setattr(consumers, "Consumer", kind)
+        consumer = PooledConsumer(settings_of(servers, **settings), servers)
+        assert isinstance(consumer._consumer, Asked)
+        return consumer, consumer._consumer
 
-    consumer = PooledConsumer(settings_of(servers, **settings), servers, create=create, first_attempt=first_attempt)
-    return consumer, clients[0]
+    return create
 
 
 class TestOffsets:
-    def test_without_an_answer_no_request_exceeds_the_timeout(self) -> None:
-        consumer, asked = asking_consumer(Asked, "127.0.0.1:1", first_attempt=0.1)
+    def test_without_an_answer_no_request_exceeds_the_timeout(
+        self, asking_consumer: AskingConsumer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumers, "FIRST_ATTEMPT", 0.1)
+        consumer, asked = asking_consumer(Asked, "127.0.0.1:1")
 
         with pytest.raises(KafkaReadError, match=r"from 127\.0\.0\.1:1 within 1 s: "):
             consumer.latest([Range(f"orders{n}", 0, 0, 5) for n in range(4)], 1.0)
@@ -166,10 +167,13 @@ class TestOffsets:
         assert len(asked.leaders) == len(asked.offsets)  # the first topic tells that nobody answers
         consumer.close()
 
-    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(self) -> None:
+    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(
+        self, asking_consumer: AskingConsumer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumers, "FIRST_ATTEMPT", 0.5)
         mock = MockCluster("orders", brokers=2)
         mock.lead("orders", 1)
-        consumer, asked = asking_consumer(Asked, mock.servers[1], first_attempt=0.5, **{"socket.timeout.ms": 3000})
+        consumer, asked = asking_consumer(Asked, mock.servers[1], **{"socket.timeout.ms": 3000})
         assert consumer.latest([RANGE], 120) == [0]
         asked.offsets.clear()
 
@@ -180,7 +184,7 @@ class TestOffsets:
         consumer.close()
         mock.close()
 
-    def test_a_question_that_fails_with_a_login_is_asked_again(self) -> None:
+    def test_a_question_that_fails_with_a_login_is_asked_again(self, asking_consumer: AskingConsumer) -> None:
         """As it does where it waits for a connection whose login takes too long; the error says no more than that."""
 
         class CutOff(Asked):

@@ -28,7 +28,7 @@ from kdsl.run.librdkafka.consumers import (
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, ZONE
-from kdsl.run.librdkafka.source import batch_reader, source_schema
+from kdsl.run.librdkafka.source import BatchReader
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
@@ -229,7 +229,7 @@ class TestConsumers:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *map(str, range(120_000)))
         options = {**write_options(read_plan(topic), cluster), PARALLELISM: "1", ZONE: "UTC"}
-        reader = batch_reader(options, source_schema(options))
+        reader = BatchReader(tuple(options.items()))
         (task,) = reader.partitions()
         rows, hours = 0, 0
         monkeypatch.setattr(client_pool, "monotonic", lambda: time.monotonic() + 3600 * hours)

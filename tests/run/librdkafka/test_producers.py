@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run import ffi
 from kdsl.run.librdkafka import client_pool, producer_pool
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
 from kdsl.run.librdkafka.producer import Producer, ProducerError
@@ -23,22 +25,23 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 @pytest.fixture(autouse=True)
 def _new_producers() -> Iterator[None]:
     """No producer of another test, and none left behind."""
-    for producer in producer_pool.empty_pool():
+    for producer in producer_pool._pool.take_all():
         producer.close()
     yield
-    for producer in producer_pool.empty_pool():
+    for producer in producer_pool._pool.take_all():
         producer.close()
 
 
-def test_a_suspended_broker_does_not_delay_metadata_of_a_topic() -> None:
+def test_a_suspended_broker_does_not_delay_metadata_of_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka asks the same one again, after it has closed the connection too, as long as it is one request."""
     mock = MockCluster(*"abcd", brokers=3)
     producer = Producer({"bootstrap.servers": ",".join(mock.servers), "socket.timeout.ms": "2000"})
     assert producer.look_up("a", 120) == 0
 
+    monkeypatch.setattr("kdsl.run.librdkafka.producer.FIRST_ATTEMPT", 0.5)
     for broker, topic in (1, "b"), (2, "c"), (3, "d"):  # the producer asks one of them
         mock.delay(broker, 600_000)
-        assert producer.look_up(topic, 120, first_attempt=0.5) == 0
+        assert producer.look_up(topic, 120) == 0
         mock.delay(broker, 0)
     producer.close()
     mock.close()
@@ -52,9 +55,24 @@ def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_pool, "IDLE_SECONDS", 0.0)
 
     with producer_pool.borrow_producer(NOWHERE, "a"):
-        assert producer_pool.empty_pool() == []
+        assert producer_pool._pool.take_all() == []
     discard(borrow_consumer(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
-    assert producer_pool.empty_pool() == []
+    assert producer_pool._pool.take_all() == []
+
+
+@pytest.mark.parametrize("name", ["security.protocol", "ssl.key.password.unknown", "client.dns.lookup"])
+@pytest.mark.parametrize(
+    ("create", "error"),
+    [(Producer, ProducerError), (lambda settings: ffi.new_client(ffi.CONSUMER, settings), KdslError)],
+)
+def test_a_setting_that_librdkafka_refuses_is_named_without_its_value(
+    name: str, create: Callable[[dict[str, str]], object], error: type[KdslError]
+) -> None:
+    """librdkafka's own text quotes the value, which may be a secret."""
+    with pytest.raises(error, match=f"librdkafka refuses the setting '{name}' or its value") as raised:
+        create({**NOWHERE, name: "HUSH"})
+
+    assert "HUSH" not in str(raised.value)
 
 
 def test_a_closed_producer_cannot_be_used_and_may_be_closed_again() -> None:

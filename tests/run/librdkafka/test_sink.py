@@ -68,7 +68,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 @pytest.fixture(autouse=True)
 def _new_producers() -> None:
     """No producer of another test, so that each test says what it needs."""
-    for producer in producer_pool.empty_pool():
+    for producer in producer_pool._pool.take_all():
         producer.close()
 
 
@@ -268,7 +268,7 @@ LINGERING = {"linger.ms": "60000"}  # what is handed over is still in the queue 
 
 def no_producer_is_left() -> None:
     """Wait until the producers of failed tasks have ended, after which nothing of theirs is sent."""
-    assert producer_pool.empty_pool() == []
+    assert producer_pool._pool.take_all() == []
     for thread in threading.enumerate():
         if thread.name == "kdsl-producer-close":
             thread.join(120)
@@ -308,14 +308,14 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
 def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, number_records(1))])
-    (first,) = producer_pool.empty_pool()
+    (first,) = producer_pool._pool.take_all()
     producer_pool.return_producer(choose_producer_settings(plan.table, cluster)[1], plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
     write_rows(plan, other, [rows(plan, number_records(1))])
 
-    result = producer_pool.empty_pool()
+    result = producer_pool._pool.take_all()
     assert len(result) == 2
     assert first in result
 
@@ -326,7 +326,7 @@ def test_only_a_few_producers_are_pooled(kdsl_topic: MakeTopic, cluster: Cluster
         other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": str(linger)})
         write_rows(plan, other, [rows(plan, number_records(1))])
 
-    assert len(producer_pool.empty_pool()) == producer_pool.POOL_SIZE
+    assert len(producer_pool._pool.take_all()) == producer_pool.POOL_SIZE
 
 
 def test_the_queue_has_space_for_records_in_flight_and_large_messages() -> None:

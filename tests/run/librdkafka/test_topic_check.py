@@ -13,7 +13,7 @@ from kdsl.errors import KafkaReadError, TopicRecreatedError
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, Task
-from kdsl.run.librdkafka.source import StreamReader, batch_reader, source_schema
+from kdsl.run.librdkafka.source import BatchReader, StreamReader
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.descriptions import hide_at_first
@@ -28,7 +28,7 @@ def read(request: pytest.FixtureRequest, kdsl_kafka: RunningKafka) -> Callable[[
     def plan(topic: str) -> tuple[Sequence[Task], Read]:
         settings = {**write_options(read_plan(topic), cluster), PARALLELISM: "1"}
         if request.param == "batch":
-            batch = batch_reader(settings, source_schema(settings))
+            batch = BatchReader(tuple(settings.items()))
             planned, rows = batch.partitions(), batch.read
         else:
             stream = StreamReader(tuple(settings.items()))

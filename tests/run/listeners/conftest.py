@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kdsl.run.listeners.listener import observe, unobserve
+from kdsl.run.listeners.listener import _observers, observe
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.listeners.queries import Seen, Streams
@@ -20,7 +20,7 @@ def seen() -> Iterator[Seen]:
     observer = Seen()
     observe(observer)
     yield observer
-    unobserve(observer)
+    _observers.remove(observer)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
-from kdsl.run.listeners.listener import Listener, listen, observe, sessions, unobserve
+from kdsl.run.listeners.listener import Listener, _observers, listen, observe, sessions
 from kdsl.run.listeners.reads import Read, find_by_topics, read_id, register
 from kdsl.testing import RunningKafka
 from tests.run.listeners.queries import Seen, Streams
@@ -80,13 +80,13 @@ def test_exceptions_of_an_observer_are_logged_and_affect_nothing_else(
 ) -> None:
     broken = Broken()
     observe(broken)
-    unobserve(seen)
+    _observers.remove(seen)
     observe(seen)  # behind the broken one
     try:
         with caplog.at_level(logging.ERROR, "kdsl.queries"):
             query = streams.run()
     finally:
-        unobserve(broken)
+        _observers.remove(broken)
 
     assert query.exception() is None
     assert len(seen.of(query, "progressed")) == 1

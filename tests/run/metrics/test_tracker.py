@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import orjson
 import pytest
 
+from kdsl.run.listeners.commits import CommitCounts
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.on_rows import RowReporter
-from kdsl.run.metrics.sink_reports import Spool, append_report
+from kdsl.run.metrics.sink_reports import SinkCounts, Spool, add_up, append_report
 from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.tracker import NamedRead, Tracker
 from kdsl.run.records.drops import Reason
@@ -277,13 +277,7 @@ class TestTracker:
         assert (source_metrics(tracker).leases_lost, source_metrics(tracker).lost_lease) == (0, None)
 
     def test_what_became_of_commits_is_asked_for(self, clock: Clock) -> None:
-        @attrs.define
-        class Counts:
-            succeeded: int = 2
-            failed: int = 1
-            committed: Mapping[tuple[str, int], int] = attrs.field(factory=lambda: {("orders", 0): 4})
-
-        tracker = Tracker("q", lambda read: Counts(), clock)
+        tracker = Tracker("q", lambda read: CommitCounts(2, 1, {("orders", 0): 4}), clock)
         tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
 
         result = source_metrics(tracker)
@@ -343,21 +337,12 @@ class TestState:
         assert self.sizes(tracker) == (2, 20)
 
 
-@attrs.frozen
-class Task:
-    records: int
-    bytes: int
-    lost: int = 0
-    send_time: float = 1.5
-    client: dict[str, dict[str, float]] = attrs.field(factory=dict)
-    dropped: dict[str, int] = attrs.field(factory=dict)
-
-
 class TestWritten:
     def test_lines_add_up_and_a_line_that_is_being_written_waits(self, tracker: Tracker) -> None:
         spool = Spool()
         tracker.writes("Out", spool, "run-1")
-        append_report(str(spool.path), [Task(3, 30), Task(2, 20, lost=1, send_time=4.0)])
+        tasks = [SinkCounts(3, 30, send_time=1.5), SinkCounts(2, 20, lost=1, send_time=4.0), SinkCounts(send_time=2.0)]
+        append_report(str(spool.path), add_up(tasks))
         with spool.path.open("ab") as file:
             file.write(b'{"records": 1')
 
@@ -375,8 +360,8 @@ class TestWritten:
         tracker.writes("Out", spool, "run-1")
         for number in (0, 1):
             dropped = {"rule:drop:positive": 2, Reason.NOT_NULL: 1}
-            two = [Task(1, 1, dropped=dropped), Task(1, 1, dropped={"rule:warn:big": 1})]
-            append_report(str(spool.path), two)
+            two = [SinkCounts(1, 1, dropped=dropped), SinkCounts(1, 1, dropped={"rule:warn:big": 1})]
+            append_report(str(spool.path), add_up(two))
             tracker.add_progress(document(number, 5, 5, sink={"numOutputRows": 99}))
 
         sink = tracker.snapshot().sink
@@ -396,7 +381,7 @@ class TestWritten:
         assert tracker.snapshot().sink.num_rule_violations == {"positive": 2}
 
     def test_another_machine_leaves_sparks_count_of_rows(self, tracker: Tracker) -> None:
-        append_report("/no/such/folder/1.jsonl", [Task(1, 1)])
+        append_report("/no/such/folder/1.jsonl", SinkCounts(1, 1))
         tracker.writes("Out", None, "run-1")
         tracker.add_progress(document(0, 5, 5, sink={"numOutputRows": 4}))
 

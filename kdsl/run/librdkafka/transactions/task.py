@@ -307,11 +307,6 @@ def _take_pooled(settings: Mapping[str, str], spec: TransactionSpec, batch: int)
     return None
 
 
-def empty_pool() -> list[TransactionalProducer]:
-    """Remove all producers of this process from the pool and return them, still open."""
-    return [owned.producer for owned in _pool.take_all()]
-
-
 def _pool_key(settings: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return the key by which producers are reused: the transactional id, and all settings except ``client.id``.
 

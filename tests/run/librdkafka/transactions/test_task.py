@@ -21,12 +21,13 @@ from kdsl.run.exactly_once.acquire import abort_transactions, acquire_ids, refre
 from kdsl.run.exactly_once.write_log import WriteLog
 from kdsl.run.librdkafka import client_pool, sink
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
-from kdsl.run.librdkafka.sink import TaskResult, write_transaction
+from kdsl.run.librdkafka.sink import write_transaction
 from kdsl.run.librdkafka.transactions import task as part
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import LogProgress, Token, Writer
 from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
+from kdsl.run.metrics.sink_reports import SinkCounts
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
@@ -43,8 +44,8 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 def _new_producers() -> Iterator[None]:
     """No producer of another test, and none left behind."""
     yield
-    for producer in part.empty_pool():
-        producer.close()
+    for owned in part._pool.take_all():
+        owned.producer.close()
 
 
 def plan_for(topic: str) -> WritePlan:
@@ -67,7 +68,7 @@ def rows(*values: bytes) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist([{"k": None, "v": value}], schema=schema) for value in values]
 
 
-def put(topic: str, cluster: Cluster, batch: int, values: Iterable[pa.RecordBatch], query: str = "q1") -> TaskResult:
+def put(topic: str, cluster: Cluster, batch: int, values: Iterable[pa.RecordBatch], query: str = "q1") -> SinkCounts:
     return write_transaction(plan_for(topic), cluster, work_for(topic, batch, query), values)
 
 
@@ -88,7 +89,7 @@ def test_batches_follow_one_another_through_one_producer(
 
     for batch in range(3):
         assert put(topic, cluster, batch, rows(b"a", b"b")).records == 2
-    (last,) = part.empty_pool()
+    (last,) = (owned.producer for owned in part._pool.take_all())
 
     assert seen(kdsl_kafka, topic) == {b"a": 3, b"b": 3}
     result = token(cluster, topic)
@@ -109,7 +110,7 @@ def test_an_id_with_an_idle_producer_is_acquired_again(
     with monkeypatch.context() as soon:
         soon.setattr(client_pool, "IDLE_SECONDS", 0.0)
         discard(borrow_consumer(cluster, "test_part", SIZES[0], {"group.id": "tests"}))
-    assert part.empty_pool() == []
+    assert part._pool.take_all() == []
 
     put(topic, cluster, 1, rows(b"b"))
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1}
@@ -359,7 +360,7 @@ def test_a_late_task_is_refused_without_fencing_the_writer_that_is_at_work(
     acquire_ids(old, cluster, LogProgress())
     acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors={id_: id_ for id_ in old.ids})
     write_transaction(plan_for(topic), cluster, new, rows(b"a"))
-    (seat,) = part.empty_pool()
+    (seat,) = (owned.producer for owned in part._pool.take_all())
 
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
         write_transaction(plan_for(topic), cluster, old, rows(b"a"))

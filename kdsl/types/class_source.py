@@ -1,7 +1,6 @@
-"""The lines of the parts of a table class in its file, and the strings under its columns.
+"""The lines of the parts of a class in its file, and the strings under its members, which are their comments.
 
-A file is parsed once, when the definition of one of its tables is asked for. In a REPL there may be no source: then the
-line of the class is all that is known.
+A file is parsed once, until its lines change. In a REPL there may be no source: then only the line of a class is known.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,7 +34,8 @@ class ClassSource:
     repeated: Mapping[str, int] = attrs.field(factory=dict)
 
 
-_parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
+_Classes = dict[str | tuple[str, int], ClassSource]
+_parsed: dict[str, tuple[list[str], _Classes]] = {}
 
 
 def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
@@ -49,21 +50,42 @@ def class_source(file: str, name: str, line: int, module: dict[str, Any] | None 
     Returns:
         Only ``line`` if the source has no such class.
     """
+    return _classes_in(file, module).get((name, line)) or ClassSource(line)
+
+
+def member_docstrings(cls: type) -> Mapping[str, str]:
+    """The string under each member of a class that has one, also of inherited members.
+
+    Empty for a class whose source is not found.
+    """
+    docstrings: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        module = sys.modules.get(base.__module__)
+        file = getattr(module, "__file__", None)
+        if module is not None and file is not None:
+            source = _classes_in(file, vars(module)).get(base.__qualname__)
+            docstrings.update({} if source is None else source.comments)
+    return docstrings
+
+
+def _classes_in(file: str, module: dict[str, Any] | None) -> _Classes:
+    """The classes of a source by qualified name, and by name and each line that may be their beginning."""
     lines = linecache.getlines(file, module)
     known = _parsed.get(file)
     if known is None or known[0] is not lines:
         known = _parsed[file] = (lines, dict(_read_classes("".join(lines))))
-    return known[1].get((name, line)) or ClassSource(line)
+    return known[1]
 
 
-def _read_classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
-    """Yield each class of a source with its name and each line that may be its beginning; none if it is not Python."""
+def _read_classes(text: str) -> Iterator[tuple[str | tuple[str, int], ClassSource]]:
+    """Yield each class of a source under each of its keys; none if it is not Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported
         return
-    for node in _walk_classes(tree):
+    for qualified_name, node in _walk_classes(tree, ""):
         source = _read_class(node)
+        yield qualified_name, source
         for first in {node.lineno, *(d.lineno for d in node.decorator_list[:1])}:
             yield (node.name, first), source
 
@@ -96,10 +118,15 @@ def _list_names(node: ast.stmt) -> Iterator[str]:
         yield node.name
 
 
-def _walk_classes(node: ast.AST) -> Iterator[ast.ClassDef]:
-    """The class statements at any depth; only statements are visited, not expressions."""
+def _walk_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    """The class statements at any depth with their qualified names; only statements are visited, not expressions."""
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(node, block, ()):
-            if isinstance(child, ast.ClassDef):
-                yield child
-            yield from _walk_classes(child)
+            match child:
+                case ast.ClassDef():
+                    yield f"{prefix}{child.name}", child
+                    yield from _walk_classes(child, f"{prefix}{child.name}.")
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    yield from _walk_classes(child, f"{prefix}{child.name}.<locals>.")
+                case _:
+                    yield from _walk_classes(child, prefix)

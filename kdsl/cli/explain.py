@@ -1,0 +1,31 @@
+"""``kdsl explain``: what the code of a problem or the class of an error means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.columns import Columns
+from rich.markdown import Markdown
+
+from kdsl.cli.console import out
+from kdsl.explanations import AREAS, explain as explain_code, list_codes
+
+
+def explain(
+    code: Annotated[
+        str, typer.Argument(help="The code, as messages show it: topic-pattern. Or the class of an error: OffsetError.")
+    ] = "",
+) -> None:
+    """Print what a code means, with an example of what has the problem and of what to write instead.
+
+    Without a code, list all codes. The documentation has the same.
+    """
+    if code:
+        text = explain_code(code)
+        out.print(Markdown(text) if out.is_terminal else text, highlight=False, soft_wrap=not out.is_terminal)
+        return
+    for area, title in AREAS.items():
+        out.print(title, style="bold")
+        out.print(Columns(list_codes(area), padding=(0, 3)) if out.is_terminal else "\n".join(list_codes(area)))
+        out.print()
