@@ -23,7 +23,7 @@ from kdsl import Cluster
 from kdsl.declare.metadata import METADATA
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve.model import Topics
-from kdsl.run.librdkafka.sink import write_rows
+from kdsl.run.librdkafka.task_writer import write_rows
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.table import Table
 from kdsl.testing import LocalKafka

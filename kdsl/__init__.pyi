@@ -84,6 +84,8 @@ from kdsl.errors import (
 from kdsl.formats import ROW_KIND as ROW_KIND, Format as Format
 from kdsl.kafka_table import KafkaTable as KafkaTable, UpsertTable as UpsertTable
 from kdsl.options import option as option
+from kdsl.run.arrow.batches import Batches as Batches
+from kdsl.run.arrow.produce import ProduceResult as ProduceResult
 from kdsl.run.metrics.model import (
     QueryMetrics as QueryMetrics,
     SinkMetrics as SinkMetrics,

@@ -14,7 +14,7 @@ import attrs
 from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
-from kdsl.declare.start_and_end import Checkpoint, StartAt
+from kdsl.declare.start_and_end import Checkpoint, StartAt, Startup
 from kdsl.errors import KdslError, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND, Direction
@@ -25,12 +25,17 @@ from kdsl.plan.plan_table import choose_cluster, plan_read, plan_write
 from kdsl.plan.show import show
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
     from kdsl.plan.changes import AllowedChanges
     from kdsl.plan.model import OutputMode
+    from kdsl.run.arrow.batches import Batches
+    from kdsl.run.arrow.produce import ProduceResult
 
 
 @attrs.frozen
@@ -120,6 +125,108 @@ class Table:
             case "write":
                 return show(self.write_plan(cluster))
         raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
+
+    def to_arrow(
+        self,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
+        limit: int | None = None,
+        snapshot: bool = False,
+        time_zone: str = "UTC",
+    ) -> pa.Table:
+        """Read the topic once in this process, without Spark and Java, to an Arrow table in memory.
+
+        It has the rows of `read`; pandas, polars and DuckDB take them as they are. Nothing is committed to a group.
+
+        Args:
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+            columns: The wanted columns; only what they need is decoded. None means all.
+            start_at: Where to start, instead of where the table declares: a mode, an aware datetime, or offsets.
+            limit: The most rows; None is all.
+            snapshot: Whether an upsert table gives its present rows instead of changes.
+            time_zone: The time zone in which timestamps of records become wall-clock times, dates and strings.
+
+        Raises:
+            ResolveError: As for `read`, or only Spark can compute a wanted column or log in to the cluster.
+            KdslError: As for `read`, or rows of a snapshot have no key. That of a record names its offset.
+        """
+        from kdsl.run.arrow.read import read_snapshot, read_table
+
+        plan = plan_read(self.definition, cluster, columns, start_at=start_at)
+        read = read_snapshot if snapshot else read_table
+        return read(self.definition, plan, self.cluster(cluster), zone=time_zone, limit=limit)
+
+    def iter_batches(
+        self,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
+        follow: bool = False,
+        idle_timeout: timedelta | float | None = None,
+        limit: int | None = None,
+        commit: bool = True,
+        time_zone: str = "UTC",
+    ) -> Batches:
+        """Read the topic in this process, without Spark and Java, as Arrow record batches.
+
+        Batches are decoded when they are asked for, so memory does not grow with the topic; but the last row of each
+        key of an upsert table is in memory, unless ``changelog='upsert'``. Dead letters are written before the batch of
+        their records is returned. Offsets are committed at least once to the group that the table declares, as
+        `Batches` says; with ``start_at="group-offsets"`` the next read continues there.
+
+        Args:
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+            columns: As for `to_arrow`, as is ``start_at``.
+            start_at: Where to start.
+            follow: Whether to wait for new records, also of new partitions, until `Batches.stop` is called, or the end
+                that the table declares is reached. Otherwise the read ends where the partitions end when it begins.
+            idle_timeout: After how many seconds without a record a read that follows ends; None is never.
+            limit: The most rows; None is all.
+            commit: Whether offsets are committed if the table declares a consumer group.
+            time_zone: As for `to_arrow`.
+
+        Raises:
+            KdslError: As for `to_arrow`; errors of brokers and records come with the batches.
+        """
+        from kdsl.run.arrow.batches import ReadOptions
+        from kdsl.run.arrow.read import open_batches
+
+        plan = plan_read(self.definition, cluster, columns, start_at=start_at)
+        options = ReadOptions(time_zone, follow=follow, idle_timeout=idle_timeout, limit=limit, commits=commit)
+        return open_batches(self.definition, plan, self.cluster(cluster), options)
+
+    def produce(
+        self, rows: object, cluster: Cluster | None = None, *, transaction: bool | None = None
+    ) -> ProduceResult:
+        """Write rows in this process, without Spark and Java, and wait until Kafka has acknowledged their records.
+
+        The guarantee is the one that the table declares, by default at least once: after an error, some rows may be in
+        the topic. A missing topic is created as by `write`.
+
+        Args:
+            rows: Arrow data (anything with ``__arrow_c_stream__``: pyarrow, polars, pandas), or an iterable of dicts,
+                rows of the table class, named tuples, dataclasses or attrs instances. Columns are matched by name.
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+            transaction: Whether all rows are written in one transaction, which shows all of them or none; None: if the
+                table declares exactly-once.
+
+        Returns:
+            How many records were written, the last offset of each partition, and which rows were left out.
+
+        Raises:
+            ResolveError: As for `write`, or the cluster needs Java's clients.
+            RowError: An object is not a row, or a value does not fit its column.
+            ExactlyOnceError: The transaction failed; the message says whether rows may be visible.
+            KdslError: Kafka refuses a record (a RecordError) or cannot be reached, or the topic does not exist.
+        """
+        from kdsl.run.arrow.produce import produce_rows
+
+        plan = plan_write(self.definition, cluster)
+        in_transaction = plan.delivery == "exactly-once" if transaction is None else transaction
+        return produce_rows(self.definition, plan, self.cluster(cluster), rows, transaction=in_transaction)
 
     @explain_missing_package("a read with Spark")
     def read(

@@ -189,6 +189,21 @@ def test_key_prefix(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
 
 
 @pytest.mark.kafka
+def test_without_spark(
+    kdsl_kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kdsl_kafka.create_topic("visits", partitions=1)
+    monkeypatch.setattr(sys, "argv", ["without_spark", kdsl_kafka.bootstrap_servers])
+
+    program("without_spark").main()
+
+    assert capsys.readouterr().out.splitlines() == [
+        "[{'user': 'ann', 'page': '/'}, {'user': 'bob', 'page': '/'}, {'user': 'bob', 'page': '/a'}]",
+        "Counter({'/': 2, '/a': 1})",
+    ]
+
+
+@pytest.mark.kafka
 def test_datastream_copy(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
     for topic in ("input-topic", "output-topic"):
         kdsl_kafka.create_topic(topic, partitions=1)

@@ -45,7 +45,7 @@ def produce(
     or --key-separator is for a table.
     """
     from kdsl.diagnostics.clients import needs_jvm
-    from kdsl.run.librdkafka.sink import write_rows
+    from kdsl.run.librdkafka.task_writer import write_rows
     from kdsl.run.records.drops import describe_drops
     from kdsl.run.records.json_rows import read_json_rows
 

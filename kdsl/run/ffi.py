@@ -154,6 +154,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_event_error": (c.c_int, [_HANDLE]),
     "rd_kafka_event_error_string": (_TEXT, [_HANDLE]),
     "rd_kafka_event_log": (c.c_int, [_HANDLE, c.POINTER(_TEXT), c.POINTER(_TEXT), c.POINTER(c.c_int)]),
+    "rd_kafka_event_message_array": (c.c_size_t, [_HANDLE, c.POINTER(c.POINTER(Message)), c.c_size_t]),
+    "rd_kafka_event_message_count": (c.c_size_t, [_HANDLE]),
     "rd_kafka_event_message_next": (c.POINTER(Message), [_HANDLE]),
     "rd_kafka_event_destroy": (None, [_HANDLE]),
     "rd_kafka_topic_new": (_HANDLE, [_HANDLE, _TEXT, _HANDLE]),

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from kdsl import load_tables
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.librdkafka.sink import write_rows
+from kdsl.run.librdkafka.task_writer import write_rows
 from kdsl.testing import LocalKafka
 from kdsl.types.arrow import arrow_schema
 from tests.outages import wait_for_connection

@@ -18,7 +18,7 @@ from tests.reliability.oracle import check_exactly_once, look, marks, send
 
 _PART = "kdsl.run.librdkafka.transactions.task"
 BEGINNING = Point(f"{_PART}:_begin_transaction", "before")
-WRITING = Point("kdsl.run.librdkafka.sink:_TaskWriter._send", "after")
+WRITING = Point("kdsl.run.librdkafka.task_writer:TaskWriter._send", "after")
 FLUSHED = Point(f"{_PART}:_commit", "before")
 COMMITTED = Point(f"{_PART}:_commit", "after")
 POINTS = {

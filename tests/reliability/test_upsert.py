@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHANGED = {
-    "buckets": Point("kdsl.run.upsert.state:UpsertProcessor.handleInputRows", "between"),
+    "buckets": Point("kdsl.run.upsert.processor:UpsertProcessor.handleInputRows", "between"),
     "partition": Point("kdsl.run.upsert.partition_state:PartitionState.store", "after"),
 }
 """The state of some buckets or partitions has changed, and their changes are given; others wait."""

@@ -264,7 +264,7 @@ def _describe_read(leaf: PlanNode) -> str:
 
 def _is_order_independent(node: PlanNode) -> bool:
     """Whether a node is known to return the same rows for the same input in any order."""
-    from kdsl.run.upsert.state import OPERATOR_MARK
+    from kdsl.run.upsert.processor import OPERATOR_MARK
 
     if node.name in _ORDER_INDEPENDENT:
         return True

@@ -140,10 +140,14 @@ class LetterWriter:
             self._send(first if self._is_complete(first) else self._complete(first), rejections, texts)
         self.count += allowed
         if allowed < len(rejections):
-            if self._producer is not None:
-                self._flush(self._producer)
+            self.flush()
             total = self._earlier + self.count + len(rejections) - allowed
             raise too_many(table, total, limit, self._first)
+
+    def flush(self) -> None:
+        """Wait until all letters so far are acknowledged; DeadLetterError if one is not."""
+        if self._producer is not None:
+            self._flush(self._producer)
 
     def _is_complete(self, records: pa.RecordBatch) -> bool:
         """Return whether records have all fields that a letter needs."""
@@ -260,8 +264,7 @@ class LetterWriter:
         """
         if not self.count:
             return
-        if self._producer is not None:
-            self._flush(self._producer)
+        self.flush()
         batch, task = current_batch(), current_task()
         if self._accumulator is not None and batch is not None:
             report = LetterReport(

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
 from kdsl.run import ffi as n
@@ -103,8 +104,10 @@ class Producer:
 
     Args:
         settings: librdkafka's settings; they are not stored.
+        reports_offsets: Whether librdkafka reports acknowledged records, too.
 
     Attributes:
+        offsets: The last acknowledged offset by topic and partition; empty unless they are reported.
         failed: How many records are known to have failed.
         failure: The first of these failures.
         last_error: librdkafka's last error about the brokers; empty if there was none.
@@ -113,11 +116,11 @@ class Producer:
         client_id: The client id of the settings with a number appended; empty if the settings have none.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], *, reports_offsets: bool = False) -> None:
         self._lib: Any = n.library()
         self.client_id = f"{settings['client.id']}-{next(_nth)}" if "client.id" in settings else ""
-        # Only failures are reported: the write has succeeded if none came before the queue was empty.
-        own = {"delivery.report.only.error": "true", "log.queue": "true"}
+        # Failures are enough: the write has succeeded if none came before the queue was empty.
+        own = {"delivery.report.only.error": str(not reports_offsets).lower(), "log.queue": "true"}
         if self.client_id:
             own["client.id"] = self.client_id
         self._handle = n.new_client(n.PRODUCER, {**settings, **own}, events=_EVENTS, error=ProducerError)
@@ -130,6 +133,8 @@ class Producer:
         self.failed = 0
         self.failure: Failure | None = None
         self.last_error = ""
+        self.offsets: dict[TopicPartition, int] = {}
+        self._reports_offsets = reports_offsets
         self.known_topics: set[str] = set()
         self.partition_counts: dict[str, int] = {}
         self._logged: set[str] = set()
@@ -138,7 +143,7 @@ class Producer:
     def reset(self) -> None:
         """Handle pending events, and forget the failures and the last error of earlier tasks; looked-up topics stay."""
         self.poll()
-        self.failed, self.failure, self.last_error = 0, None, ""
+        self.failed, self.failure, self.last_error, self.offsets = 0, None, "", {}
 
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
@@ -365,6 +370,8 @@ class Producer:
     def _handle_event(self, event: int) -> None:
         """Handle an event of librdkafka: store failed deliveries, statistics and the last error; write its log."""
         match self._lib.rd_kafka_event_type(event):
+            case n.EVENT_DELIVERY if self._reports_offsets and not self._lib.rd_kafka_event_error(event):
+                self._note_offset(event)
             case n.EVENT_DELIVERY:
                 while pointer := self._lib.rd_kafka_event_message_next(event):
                     m = pointer.contents
@@ -386,6 +393,16 @@ class Producer:
                 if self._lib.rd_kafka_event_error(event) == n.FATAL:
                     code, text = self._fatal_error()
                     raise ProducerError(f"the producer has failed for good: {text}", code)
+
+    def _note_offset(self, event: int) -> None:
+        """Store the offset of the last record of an event, whose records were acknowledged together."""
+        count = self._lib.rd_kafka_event_message_count(event)
+        messages = (ctypes.POINTER(n.Message) * count)()
+        if not self._lib.rd_kafka_event_message_array(event, messages, count):
+            return
+        last = messages[count - 1].contents
+        partition = (self._lib.rd_kafka_topic_name(last.rkt).decode(), int(last.partition))
+        self.offsets[partition] = max(int(last.offset), self.offsets.get(partition, -1))
 
     def _fatal_error(self) -> tuple[int, str]:
         """Return the code and message of the producer's fatal error; the code is 0 if there is none."""

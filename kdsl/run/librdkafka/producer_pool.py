@@ -18,7 +18,9 @@ _pool = ClientPool(POOL_SIZE, Producer.close)
 
 
 @contextmanager
-def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]:
+def borrow_producer(
+    settings: Mapping[str, str], purpose: str = "", *, reports_offsets: bool = False
+) -> Iterator[Producer]:
     """Lend a producer to one task: a pooled one with the same settings, or a new one.
 
     If the body succeeds, the producer returns to the pool (`return_producer`); if it fails, the producer is emptied and
@@ -27,8 +29,9 @@ def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.
         purpose: Separates producers that have the same settings.
+        reports_offsets: Whether it reports offsets; a purpose of its own says so.
     """
-    producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings)
+    producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings, reports_offsets=reports_offsets)
     try:
         producer.reset()
         yield producer

@@ -16,12 +16,10 @@ from pyspark import TaskContext
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
-from kdsl.errors import KafkaReadError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
-from kdsl.run.librdkafka.fetch import FetchCount, Fetcher
+from kdsl.run.librdkafka.fetch import FetchCount
 from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
 from kdsl.run.librdkafka.options import (
     CLUSTER,
@@ -33,14 +31,13 @@ from kdsl.run.librdkafka.options import (
     read_letter_cluster,
     read_options,
 )
+from kdsl.run.librdkafka.range_reader import RangeReader, client_names, open_ranges
 from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
-from kdsl.run.librdkafka.topic_check import TopicCheck, TopicIds
-from kdsl.run.librdkafka.truncation import EpochCheck
+from kdsl.run.librdkafka.topic_check import TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import RowReporter, add_report_field
 from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
-from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
@@ -150,44 +147,28 @@ def read_task(options: OptionItems, task: InputPartition, *, batch: bool = False
         return
     keep_freed_memory()
     decoder = _decoder(options)
-    kdsl_settings = cluster.kdsl_settings
-    size = choose_size(max(map(len, task.ranges)))
-    names = {
-        "client.id": client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", f"consumer-{size.name}"),
-        "group.id": plan.group_id or f"kdsl-{plan.table}",
-    }
     reports = METRICS in dict(options)
-    reports_client = reports and kdsl_settings.register_consumer_metrics
-    if reports_client:
-        names["statistics.interval.ms"] = str(INTERVAL)
-    consumer = borrow_consumer(cluster, str(options), size, names)
-    fetcher = Fetcher(consumer, plan.table, decoder.needs, kdsl_settings.api_timeout_ms / 1000)
-    batches = fetcher.read(task.ranges)
-    check = TopicCheck(cluster, str(options), plan.table, task.ids)
-    fetcher.on_short_log = check.verify
-    keeps_rows = plan.upserts is not None and plan.upserts.by_partition
-    fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], task.epochs, keeps_rows=keeps_rows)
-    try:
-        with _dead_letters(options, task, decoder, names, batch=batch):
-            if reports:
-                of_client = consumer if reports_client else None
-                yield from _read_with_reports(batches, check, task, options, fetcher, of_client)
-            else:
-                output, dropped_before = _create_output(options, task), Counter(decoder.dropped)
-                yield from check.decode(batches, output.add)
-                yield from output.finish()
-                report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
-    except GeneratorExit:  # Spark needs no more rows
-        return_consumer(consumer)
-        raise
-    except KafkaReadError as e:
-        discard(consumer)
-        check.explain(e)
-        raise
-    except BaseException:
-        discard(consumer)
-        raise
-    return_consumer(consumer)
+    reports_client = reports and cluster.kdsl_settings.register_consumer_metrics
+    with (
+        open_ranges(
+            plan,
+            cluster,
+            str(options),
+            decoder.needs,
+            task.ranges,
+            task.ids,
+            task.epochs,
+            statistics=reports_client,
+        ) as reader,
+        _dead_letters(options, task, decoder, batch=batch),
+    ):
+        if reports:
+            yield from _read_with_reports(reader, task, options, reports_client=reports_client)
+            return
+        output, dropped_before = _create_output(options, task), Counter(decoder.dropped)
+        yield from reader.decode(output.add)
+        yield from output.finish()
+        report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
 
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
@@ -203,9 +184,7 @@ def _create_output(options: OptionItems, task: Task) -> TaskOutput:
 
 
 @contextmanager
-def _dead_letters(
-    options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], *, batch: bool
-) -> Iterator[None]:
+def _dead_letters(options: OptionItems, task: Task, decoder: RecordDecoder, *, batch: bool) -> Iterator[None]:
     """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
 
     When the body has succeeded, all letters are acknowledged. Those of a ``batch`` are only counted, unless the table
@@ -217,7 +196,7 @@ def _dead_letters(
         yield
         return
     assert plan.dead_letters is not None
-    timeout = cluster.kdsl_settings.api_timeout_ms / 1000
+    timeout, names = cluster.kdsl_settings.api_timeout_ms / 1000, client_names(plan, cluster, task.ranges)
     read_again = None if decoder.needs >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
     accumulator = dict(options).get(LETTERS_ACCUMULATOR)
     letters = LetterWriter(
@@ -235,21 +214,15 @@ def _dead_letters(
 
 
 def _read_with_reports(
-    batches: Iterator[pa.RecordBatch],
-    check: TopicCheck,
-    task: Task,
-    options: OptionItems,
-    fetcher: Fetcher,
-    consumer: PooledConsumer | None,
+    reader: RangeReader, task: Task, options: OptionItems, *, reports_client: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the batches of a task as `read_task` does, and report metrics.
+    """Decode the batches of a task as `read_task` does, and report metrics, with those of the client if wanted.
 
-    The reports are a column of the rows, or else sent to the driver at the end; ``consumer`` is that whose statistics
-    are reported, None for none. The fetcher's count is set.
+    The reports are a column of the rows, or else sent to the driver at the end. The fetcher's count is set.
     """
     plan, decoder, named_options = read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
-    fetcher.count = count = FetchCount()
+    reader.fetcher.count = count = FetchCount()
     output = _create_output(options, task)
     rows = RowReporter(reporter, source_row(plan)) if reports_on_rows(named_options) else None
 
@@ -257,11 +230,11 @@ def _read_with_reports(
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
         batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
-        if consumer is not None:
-            reporter.client(consumer.client_id, consumer.take_statistics())
+        if reports_client:
+            reporter.client(reader.consumer.client_id, reader.consumer.take_statistics())
         return batches_of_raw
 
-    verified = check.decode(batches, decode)
+    verified = reader.decode(decode)
     yield from verified if rows is None else map(rows.add_report, verified)
     dropped_before = Counter(decoder.dropped)
     yield from output.finish() if rows is None else map(rows.add_report, output.finish())

@@ -1,8 +1,8 @@
 """The size of an upsert table's state, as reported by its buckets.
 
-Each bucket that a batch changes gives one row with the number of its keys and bytes (`kdsl.run.upsert.state`). Spark's
-``observe`` collects them, and they appear in the progress of the query. Buckets that have not changed since the query
-was started are not reported.
+Each bucket that a batch changes gives one row with the number of its keys and bytes (`kdsl.run.upsert.processor`).
+Spark's ``observe`` collects them, and they appear in the progress of the query. Buckets that have not changed since
+the query was started are not reported.
 """
 
 from __future__ import annotations

@@ -21,11 +21,10 @@ from kdsl.run.records.drops import log_drops
 from kdsl.run.session import get_setting, require_setting, session_version
 from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS, Chunk, read_chunks
+from kdsl.run.upsert.processor import CHANGED_BUCKETS, UpsertProcessor
 from kdsl.run.upsert.rows import change_row
 from kdsl.run.upsert.state import (
-    CHANGED_BUCKETS,
     UnavailableRule,
-    UpsertProcessor,
     add_row_kind_field,
     add_row_kinds,
     count_as_dropped,
@@ -65,7 +64,7 @@ def compute_changelog(
     Args:
         chunks: Chunks (`kdsl.run.upsert.chunks.CHUNK_COLUMNS`), a stream or not.
         plan: What is read.
-        observe: Observes the buckets that a stream's batch has changed (`kdsl.run.upsert.state.CHANGED_BUCKETS`)
+        observe: Observes the buckets that a stream's batch has changed (`kdsl.run.upsert.processor.CHANGED_BUCKETS`)
             and returns them unchanged.
         report: Called with the table's name and what tasks have left out, by `kdsl.run.records.drops.Reason`.
         streaming: Whether the chunks are a stream.

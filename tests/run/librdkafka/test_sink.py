@@ -20,7 +20,7 @@ from kdsl.errors import KdslError, RecordError
 from kdsl.plan.model import WritePlan
 from kdsl.run.librdkafka import producer_pool
 from kdsl.run.librdkafka.producer import Producer
-from kdsl.run.librdkafka.sink import (
+from kdsl.run.librdkafka.task_writer import (
     PIECE_BYTES,
     PIECE_ROWS,
     choose_producer_settings,
@@ -420,7 +420,7 @@ def test_unresponsive_brokers_are_reported_with_the_reason(monkeypatch: pytest.M
                 producer.poll(1000)
             yield producer
 
-    monkeypatch.setattr("kdsl.run.librdkafka.sink.borrow_producer", complaining)
+    monkeypatch.setattr("kdsl.run.librdkafka.task_writer.borrow_producer", complaining)
     plan = raw_plan("orders")
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
 
@@ -555,7 +555,7 @@ def test_a_worker_process_ends_while_producers_are_pooled(kdsl_kafka: RunningKaf
     program = f"""
 from tests.run.librdkafka.test_sink import raw_plan, rows, number_records
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka.sink import write_rows
+from kdsl.run.librdkafka.task_writer import write_rows
 plan = raw_plan({topic!r})
 write_rows(plan, Cluster({kdsl_kafka.bootstrap_servers!r}), [rows(plan, number_records(10))])
 """

@@ -20,7 +20,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
-from kdsl.run.librdkafka.sink import write_rows
+from kdsl.run.librdkafka.task_writer import write_rows
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.partitioner import UNCHOSEN, PartitionChooser
 from kdsl.run.write import write, write_stream

@@ -11,7 +11,8 @@ import pytest
 
 from kdsl.errors import KdslError, RecordError
 from kdsl.run.upsert.chunks import chunk_row_schema
-from kdsl.run.upsert.state import UnavailableRule, UpsertProcessor, add_row_kind_field, convert_stored_rows
+from kdsl.run.upsert.processor import UpsertProcessor
+from kdsl.run.upsert.state import UnavailableRule, add_row_kind_field, convert_stored_rows
 from tests.arrow_rows import in_spark_layout
 from tests.run.upsert.states import Store, chunk
 

@@ -43,10 +43,11 @@ class TransactionalProducer(Producer):
 
     Args:
         settings: librdkafka's settings, with ``transactional.id``; they are not stored.
+        reports_offsets: As for `Producer`.
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Mapping[str, str], *, reports_offsets: bool = False) -> None:
+        super().__init__(settings, reports_offsets=reports_offsets)
         self.id = settings["transactional.id"]
 
     def init(self, seconds: float) -> None:
