@@ -52,6 +52,7 @@ LAYERS = (
     ("kdsl.load",),
     ("kdsl.data_source", "kdsl.pipelines"),
     ("kdsl.demo", "kdsl.monitoring", "kdsl.testing"),
+    ("kdsl.projects",),
     ("kdsl.cli", "kdsl.__main__"),
 )
 
