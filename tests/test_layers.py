@@ -51,7 +51,7 @@ LAYERS = (
     ("kdsl.deployment", "kdsl.scripts"),
     ("kdsl.load",),
     ("kdsl.data_source", "kdsl.pipelines"),
-    ("kdsl.demo", "kdsl.testing"),
+    ("kdsl.demo", "kdsl.monitoring", "kdsl.testing"),
     ("kdsl.cli", "kdsl.__main__"),
 )
 

@@ -27,6 +27,11 @@ metrics are available in four places:
   `kdsl run --report` prints them when a query ends. `kdsl lag` asks the brokers how far a group or a checkpoint lags
   behind.
 
+`kdsl monitor grafana --out kdsl.json` writes a dashboard with every metric below, to import into Grafana; it has the
+queries and tables as variables. `kdsl monitor alerts --out kdsl-alerts.yaml` writes alert rules for `rule_files` of
+Prometheus: records that were lost or left out, lag, open transactions, commits that fail, a second query with the same
+group, and a query whose metrics are gone. Change their limits in the file.
+
 Counters start from zero when the query starts in its process, also after a restart; offsets and recordsLost continue
 from the checkpoint. Gauges of offsets and lag are those of the last batch. A batch that ran twice (because a task
 failed, or because `foreachBatch` used its rows twice) counts once, while Spark's numInputRows counts every run. Jobs

@@ -191,10 +191,6 @@ class Changelog:
         """Check that checkpoint and table have the same batches, except one that was interrupted.
 
         A checkpoint without a query is not compared.
-
-        Args:
-            checkpoint: The checkpoint.
-            target: The table.
         """
         id_ = _read_query_id(checkpoint)
         if id_ is None:
@@ -234,12 +230,7 @@ class Changelog:
 
 
 def _compute_content_of_micro_batch(rows: DataFrame, number: int) -> str:
-    """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
-
-    Args:
-        rows: The rows, from which the query is known in any thread.
-        number: The number of the batch.
-    """
+    """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect."""
     query = None if is_connect(rows.sparkSession) else query_of(rows)
     if query is None:
         return ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import attrs
@@ -132,44 +132,31 @@ class Connection:
             The number of rows that it changed.
         """
         if not values:
-            plain = self._java.createStatement()
-            try:
+            with closing(self._java.createStatement()) as plain:
                 return int(plain.executeUpdate(statement))
-            finally:
-                plain.close()
-        prepared = self._prepare(statement, values)
-        try:
+        with closing(self._prepare(statement, values)) as prepared:
             return int(prepared.executeUpdate())
-        finally:
-            prepared.close()
 
     def query_number(self, query: str, *values: str | int) -> int | None:
         """Run a query, and return the single number that it returns, 0 for NULL; None if it returns no row.
 
         JavaError if the database rejects it.
         """
-        prepared = self._prepare(query, values)
-        try:
-            rows = prepared.executeQuery()
-            return int(rows.getLong(1)) if rows.next() else None
-        finally:
-            prepared.close()
+        rows = self.query(query, *values)
+        return int(rows[0][0] or 0) if rows else None
 
     def query(self, query: str, *values: str | int) -> list[tuple[str | None, ...]]:
         """Run a query, and return the rows that it returns, each value as a string, NULL as None.
 
         JavaError if the database rejects it.
         """
-        prepared = self._prepare(query, values)
-        try:
+        with closing(self._prepare(query, values)) as prepared:
             result = prepared.executeQuery()
             indexes = range(1, result.getMetaData().getColumnCount() + 1)
             rows = []
             while result.next():
                 rows.append(tuple(result.getString(i) for i in indexes))
             return rows
-        finally:
-            prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
         """Prepare a statement, and set its parameters; the caller closes it. JavaError if the database rejects it."""
@@ -180,13 +167,10 @@ class Connection:
 
     def columns(self, table: str) -> dict[str, str]:
         """Ask the database for the names of a table's columns, with the driver's names of their types."""
-        prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
-        try:
+        with closing(self._prepare(f"SELECT * FROM {table} WHERE 1 = 0", ())) as prepared:
             metadata = prepared.executeQuery().getMetaData()
             indexes = range(1, metadata.getColumnCount() + 1)
             return {str(metadata.getColumnName(i)): str(metadata.getColumnTypeName(i)) for i in indexes}
-        finally:
-            prepared.close()
 
     def tables_and_views(self) -> list[DatabaseTable]:
         """List the tables and views that the login may see, without those of the system and partitions of Postgres.
@@ -249,20 +233,13 @@ class Connection:
             By name, the types in Postgres' spelling, and whether the columns are nullable; empty if there is no such
             table.
         """
-        prepared = self._prepare(
-            "SELECT DISTINCT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_index i "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+        rows = self.query(
+            "SELECT DISTINCT a.attname, format_type(a.atttypid, a.atttypmod), CAST(a.attnotnull AS int) "
+            "FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
             "WHERE i.indrelid = to_regclass(?) AND i.indisunique AND i.indimmediate AND NOT i.indisprimary",
-            [table],
+            table,
         )
-        try:
-            rows = prepared.executeQuery()
-            columns: dict[str, tuple[str, bool]] = {}
-            while rows.next():
-                columns[str(rows.getString(1))] = (str(rows.getString(2)), not rows.getBoolean(3))
-            return columns
-        finally:
-            prepared.close()
+        return {str(name): (str(kind), not_null == "0") for name, kind, not_null in rows}
 
     def tables(self, prefix: str) -> list[str]:
         """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too."""
@@ -318,33 +295,17 @@ class Connection:
             if not self.exists(table):
                 raise
 
-    def last_number(self, batches: str, writer: str, target: str) -> int | None:
-        """Read the number of a writer's last batch; None if there is none.
+    def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
+        """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
 
         Args:
             batches: The table of batches, which must exist.
             writer: The writer.
             target: The table to which the writer applies its batches.
         """
-        query = f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?"
-        return self.query_number(query, _shorten(writer), _shorten(target))
-
-    def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
-        """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
-
-        The arguments are those of `last_number`.
-        """
-        number = self.last_number(batches, writer, target)
-        if number is None:
-            return None
-        query = f"SELECT {_CONTENT} FROM {batches} WHERE writer = ? AND target = ? AND batch_id = ?"
-        prepared = self._prepare(query, [_shorten(writer), _shorten(target), number])
-        try:
-            rows = prepared.executeQuery()
-            content = rows.getString(1) if rows.next() else None
-            return Batch(writer, number, content or "")
-        finally:
-            prepared.close()
+        query = f"SELECT batch_id, {_CONTENT} FROM {batches} WHERE writer = ? AND target = ?"
+        rows = self.query(query, _shorten(writer), _shorten(target))
+        return Batch(writer, int(rows[0][0] or 0), rows[0][1] or "") if rows else None
 
     def identify(self, table: str) -> str | None:
         """Read the number (``oid``) that Postgres gave a table; None if there is no table, and for other databases.
@@ -513,11 +474,7 @@ class Connection:
             raise ChangelogError(statement.error)
 
     def _store_number(self, target: DatabaseTarget, batch: Batch) -> bool:
-        """Store the identity of a batch in its row, which is then locked until the transaction ends.
-
-        Returns:
-            Whether the target does not have the batch yet; if it has, that is logged.
-        """
+        """Store the identity of a batch in its row, which is then locked; False if the target has it."""
         batches, names = target.batches, self._names(batch.writer, target)
         own = "writer = ? AND target = ?"
         locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", *names)

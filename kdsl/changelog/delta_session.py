@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kdsl.changelog.delta_history import Commit, read_contents, write_metadata
 from kdsl.changelog.target import OTHER_CONTENT, Batch
@@ -99,10 +99,10 @@ class DeltaSession:
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 
     @contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> Iterator[Self]:
         """Make the session Spark's active one in this thread; Delta takes its rules and its catalog from there."""
         with active_session(self._jvm, self._session):
-            yield
+            yield self
 
     def open(self, target: DeltaName) -> Any:
         """Open a table, and return Delta's Java object of it; None if there is no such table."""

@@ -72,13 +72,7 @@ def _staging_type(kind: str) -> str:
 def _find_unused_value(column: str, kind: str, table: str) -> str | None:
     """Write an SQL expression for a value that no row of a table has, different for each number ``p.kdsl_n``.
 
-    Args:
-        column: The column.
-        kind: Its type, in Postgres' spelling.
-        table: The table.
-
-    Returns:
-        The expression; None if none is known for the type.
+    None if none is known for the type ``kind``, in Postgres' spelling.
     """
     least = f"(SELECT MIN({column}) FROM {table})"
     name = kind.partition("(")[0].strip()

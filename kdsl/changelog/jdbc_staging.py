@@ -213,19 +213,9 @@ class Staging:
     def _load(
         self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, count: int, statements: Statements
     ) -> str:
-        """Create and fill a staging table, up to three times until it has as many rows as were counted.
+        """Create and fill a staging table, up to three times until it has as many rows as were counted; return it.
 
         Each time it has another name: what a task of an earlier time still writes does not get into it.
-
-        Args:
-            columns: The table's columns, quoted.
-            names: The changelog's columns.
-            rows: The rows.
-            count: How many rows there are.
-            statements: The statements for these columns.
-
-        Returns:
-            Its name; `rows` has it, too.
         """
         from pyspark.sql import functions as F
 
@@ -248,11 +238,6 @@ class Staging:
         """Fill a staging table, which is empty, and return how many rows it has then.
 
         A task that Spark retries or runs twice may write its rows twice.
-
-        Args:
-            stage: The table's name.
-            rows: The rows.
-            expected: How many rows there are.
         """
         from pyspark.errors import PySparkException
 
@@ -270,11 +255,7 @@ class Staging:
         return self._connection.query_number(f"SELECT COUNT(*) FROM {stage}") or 0  # noqa: S608  # kdsl's own name
 
     def _explain_null_characters(self, counts: Mapping[str, int]) -> str:
-        """Return the message of the error that columns have U+0000, which no string of Postgres has.
-
-        Args:
-            counts: The number of rows that have it, by column.
-        """
+        """Return the message of the error that columns have U+0000, which no string of Postgres has."""
         columns = ", ".join(f"{name!r} ({count:,} rows)" for name, count in counts.items())
         return (
             f"{self._target.label}: strings have the character U+0000, which Postgres cannot store: {columns}; nothing "
@@ -283,12 +264,7 @@ class Staging:
         )
 
     def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
-        """Return the table's columns by the names of the changelog's, which may differ in letter case.
-
-        Args:
-            existing: The columns of the table.
-            changes: The changes.
-        """
+        """Return the table's columns by the names of the changelog's, which may differ in letter case."""
         by_lower = {name.lower(): name for name in existing}
         names = list_columns(changes)
         missing = [name for name in names if name.lower() not in by_lower]

@@ -128,8 +128,7 @@ class DeltaTarget:
         """
         from pyspark.sql.types import StructType
 
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             if table is None:
                 return None
@@ -161,8 +160,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             return None if table is None else session.version(table)
 
@@ -174,8 +172,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             value = session.detail(self)["properties"].get(name)
         return None if value is None else str(value)
 
@@ -216,8 +213,7 @@ class DeltaTarget:
         from pyspark.errors import PySparkException
         from pyspark.sql import DataFrame
 
-        session = DeltaSession(spark).with_settings(settings or {})
-        with session.active():
+        with DeltaSession(spark).with_settings(settings or {}).active() as session:
             try:
                 frame = session.load(self, options)
                 plan_physically(frame)
@@ -272,8 +268,7 @@ class DeltaTarget:
         new = [f for f in columns if f.name.lower() not in existing]
         if not new:
             return
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
                 self._allow_ntz(session)
             names = ", ".join(f"{quote_name(f.name)} {spark_type_name(f.type)}" for f in new)
@@ -294,8 +289,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return 0
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             detail = session.detail(self)
         return 0 if _changes_in_place(detail, new) else int(detail["sizeInBytes"])
 
@@ -307,8 +301,7 @@ class DeltaTarget:
         """
         from pyspark.sql import DataFrame
 
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             large = f"{quote_name(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
             return DataFrame(session.open(self).toDF(), session.python()).where(parse_column(large)).count()
 
@@ -329,8 +322,7 @@ class DeltaTarget:
         new = self._types_to_change(spark, columns)
         if not new:
             return
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             detail = session.detail(self)
             if any("TIMESTAMP_NTZ" in spark_type_name(kind) for _, kind in new.values()):
                 self._allow_ntz(session)
@@ -399,8 +391,7 @@ class DeltaTarget:
             ChangelogError: The session has no Delta, and Delta cannot be added; or another commit took back rows of the
                 writer's batches.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             transaction = session.last_transaction(table, writer)
             if transaction is None:
@@ -435,8 +426,7 @@ class DeltaTarget:
         Raises:
             ChangelogError: Delta cannot be added to the session.
         """
-        session = DeltaSession(spark)
-        with session.active():
+        with DeltaSession(spark).active() as session:
             table = session.open(self)
             return None if table is None else session.read_id(table)
 
@@ -459,8 +449,7 @@ class DeltaTarget:
                 commit took back rows of earlier batches; the batch's number is too large for Delta; or Delta cannot be
                 added to the session.
         """
-        session = DeltaSession(changes.sparkSession)
-        with session.active():
+        with DeltaSession(changes.sparkSession).active() as session:
             table = session.open(self)
             if self.id is not None:
                 require_same_table(repr(self), self.id, None if table is None else session.read_id(table))
@@ -491,14 +480,7 @@ class DeltaTarget:
 
 
 def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
-    """Write the statement that creates a named Delta table if it does not exist.
-
-    Args:
-        table: Its name, as in SQL.
-        columns: Its columns, as in SQL.
-        partition_keys: The columns by which it is partitioned.
-        properties: Its properties.
-    """
+    """Write the statement that creates a named Delta table if it does not exist."""
     parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING delta"]
     if partition_keys:
         parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
@@ -514,12 +496,7 @@ def _has_ntz(schema: str) -> bool:
 
 
 def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.DataType, t.DataType]]) -> bool:
-    """Whether Delta can change the types of columns without rewriting files.
-
-    Args:
-        detail: What Delta says of the table.
-        types: The old and the new types.
-    """
+    """Whether Delta can change the types of columns without rewriting files."""
     widens = all(type(new) in _WIDENINGS.get(type(old), ()) for old, new in types.values())
     return widens and detail["properties"].get(_WIDENING) == "true"
 
@@ -528,13 +505,6 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
     """Build Delta's merge for a batch of changes, as a Java object; the caller executes it.
 
     A column that a change names in ``_unavailable`` keeps its value; if the table has no such row, the merge fails.
-
-    Args:
-        table: Delta's object of the table.
-        changes: The changes.
-        keys: The columns of the key; empty to append all rows.
-        names: The columns of the changelog.
-        evolve: Whether new columns are added to the table.
     """
     on = write_condition(keys)
     existing = [str(name) for name in table.toDF().columns()]
@@ -554,11 +524,7 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
 def _assign(clause: Any, action: Literal["update", "insert"], values: Mapping[str, str]) -> Any:
     """Add the values of an update or an insert to a clause of Delta's merge, and return the merge.
 
-    Args:
-        clause: Delta's Java object of the clause.
-        action: What it does.
-        values: The SQL of the values, by quoted columns. With ``${`` in one, Delta gets parsed columns, because Spark
-            would replace it in strings; strings are faster.
+    With ``${`` in a value, Delta gets parsed columns, because Spark would replace it in strings; strings are faster.
     """
     if any("${" in sql for sql in values.values()):
         return getattr(clause, action)({name: java_column(parse_column(sql)) for name, sql in values.items()})

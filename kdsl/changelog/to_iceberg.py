@@ -203,15 +203,7 @@ class IcebergTarget:
     def _apply(
         self, session: SparkSession, name: str, changes: DataFrame, keys: Sequence[str], batch: Batch | None
     ) -> None:
-        """Merge changes into the table, unless it has the batch; see `apply`.
-
-        Args:
-            session: A session of its own (`_own_session`).
-            name: The table's name in that session.
-            changes: The changes.
-            keys: The columns of the key.
-            batch: The identity of the batch.
-        """
+        """Merge changes into the table, unless it has the batch; see `apply`."""
         table = self._load(session, name)
         if table is None:
             self._create(session, name, changes)
@@ -271,11 +263,7 @@ class IcebergTarget:
         return f"iceberg({self.table!r})"
 
     def _attach(self, spark: SparkSession) -> str:
-        """Add Iceberg's runtime to a session without it, log that, and check that it has a catalog for the table.
-
-        Returns:
-            The table's name in every session that is cloned from this one.
-        """
+        """Add Iceberg's runtime to a session without it, and return the table's name in clones of this session."""
         require(ICEBERG, spark.version, self._call)
         if not has_pinned_threads(spark):  # the active session of a batch belongs to the JVM's thread
             raise ChangelogError(f"{self._call}: PYSPARK_PIN_THREAD is false; unset it before the session starts")
@@ -343,11 +331,7 @@ class IcebergTarget:
     def _add_columns(
         self, session: SparkSession, name: str, table: _Table | None, changes: DataFrame
     ) -> tuple[list[str], bool]:
-        """Add the columns that the table does not have.
-
-        Returns:
-            The columns that it had before, and whether there are new ones.
-        """
+        """Add the columns that the table does not have; return those of before, and whether there are new ones."""
         schema = session.table(name).schema
         names = match_columns(self._call, changes, schema.names, add=self.schema_evolution)
         known = {f.name.lower(): f for f in schema.fields}
@@ -442,10 +426,6 @@ def _own_session(spark: SparkSession, table: str) -> Iterator[SparkSession]:
     catalogs cache the table until the end of the body, whatever the user's settings for caches are: a merge then starts
     from the snapshot that was searched for the batch, however long ago, and its commit fails if other drivers have
     written since.
-
-    Args:
-        spark: The session.
-        table: The name of the table that is used, with its catalog.
     """
     key = session_id(spark)
     with _lock:
@@ -554,14 +534,7 @@ def _find_new_fields(path: str, new: s.DataType, existing: s.DataType) -> Iterat
 
 
 def _write_merge(table: str, changes: DataFrame, keys: Sequence[str], existing: Sequence[str]) -> str:
-    """Write the statement that merges changes into a table.
-
-    Args:
-        table: The table.
-        changes: The changes.
-        keys: The columns of the key.
-        existing: The columns that the table had before.
-    """
+    """Write the statement that merges changes into a table."""
     names, is_delete = list_columns(changes), write_is_delete(changes)
     updated, values = write_assignments(changes, keys, names, existing)
     parts = [

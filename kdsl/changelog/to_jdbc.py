@@ -22,7 +22,6 @@ from kdsl.changelog.address import has_literal_secret, hide_login, resolve_refer
 from kdsl.changelog.connection import (
     Connection,
     CountedStatement,
-    DatabaseTable,
     DatabaseTarget,
     StagedRowsError,
 )
@@ -133,6 +132,20 @@ class JdbcTarget:
         return f"jdbc({hide_login(_unwrap(self.url))!r}, {self.table!r})"
 
     @_translate_java_errors
+    def call(self, spark: SparkSession, action: Callable[[Connection], T]) -> T:
+        """Connect to the database of the table, and return what an action on the connection returns.
+
+        The driver is attached if needed. It takes a function, because in a context manager Java's error would be the
+        context of the ChangelogError, with its secrets.
+
+        Raises:
+            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
+            SecretError: A reference in the address or the properties cannot be resolved.
+        """
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return action(connection)
+
     def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that the table can be read; attach the driver if needed.
 
@@ -149,9 +162,7 @@ class JdbcTarget:
                 f"{self!r}: the transaction of a batch runs through the JDBC driver in the session's JVM, and a "
                 "session of Spark Connect has none; use a classic session"
             )
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            connection.columns(self.table)
+        self.call(spark, lambda connection: connection.columns(self.table))
 
     @_translate_java_errors
     def identify(self, spark: SparkSession) -> str | None:
@@ -185,7 +196,8 @@ class JdbcTarget:
             if not connection.exists(batches):
                 return None
             connection.require_rows(self._describe(), writer)
-            return connection.last_number(batches, writer, self.table)
+            last = connection.last_batch(batches, writer, self.table)
+            return None if last is None else last.number
 
     @_translate_java_errors
     def drop_staging_tables(self, spark: SparkSession, writer: str) -> None:
@@ -200,12 +212,7 @@ class JdbcTarget:
                 connection.drop(name_beside(self.table, name))
 
     def _describe(self, keys: Sequence[str] = ("",), change: TableChange | None = None) -> DatabaseTarget:
-        """The table of a transaction; by default one whose rows have a key.
-
-        Args:
-            keys: The columns of the key; empty if there is none.
-            change: A change of the table's columns.
-        """
+        """The table of a transaction; by default one whose rows have a key."""
         return DatabaseTarget(
             self.table,
             repr(self),
@@ -283,12 +290,7 @@ class JdbcTarget:
     ) -> None:
         """Run the statements of a batch in one transaction, if needed again in two steps so that rows can swap values.
 
-        Args:
-            connection: The connection.
-            staging: The staging tables.
-            statements: Those that change the table's columns, those that delete, and those that update and insert.
-            target: The table.
-            batch: The identity of the batch.
+        The statements are those that change the table's columns, those that delete, and those that update and insert.
         """
         alter, deletes, upserts = statements
         waits = f"{self!r}: the transaction of a batch still runs, or waits for locks of other transactions"
@@ -308,7 +310,6 @@ class JdbcTarget:
         _log.info("%r: the batch may swap unique values; it is applied again in two steps", self)
         connection.run_transaction([*alter, *deletes, *swaps, *upserts], target, batch, staging.rows)
 
-    @_translate_java_errors
     def read_schema(self, spark: SparkSession) -> TableSchema | None:
         """Read the columns and the primary key of a table of Postgres; None if there is no such table.
 
@@ -318,9 +319,7 @@ class JdbcTarget:
             ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: As for `check`.
         """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            return read_postgres_schema(connection, self.table)
+        return self.call(spark, lambda connection: read_postgres_schema(connection, self.table))
 
     @_translate_java_errors
     def read_rows(
@@ -347,49 +346,6 @@ class JdbcTarget:
             "dbtable", rows
         ).load()  # fmt: skip
 
-    @_translate_java_errors
-    def read_key(self, spark: SparkSession, schema: str | None, table: str) -> tuple[str, ...]:
-        """Read the columns of the primary key of a table, in order; empty if there is none.
-
-        Of ``schema`` None means any. The driver is attached if needed.
-
-        Raises:
-            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-            SecretError: As for `check`.
-        """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            return connection.primary_key(schema, table)
-
-    @_translate_java_errors
-    def list_tables(self, spark: SparkSession) -> tuple[list[DatabaseTable], str | None]:
-        """List the tables and views of the database, and return the default schema; None if there is none.
-
-        The driver is attached if needed.
-
-        Raises:
-            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-            SecretError: As for `check`.
-        """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            return connection.tables_and_views(), connection.default_schema()
-
-    @_translate_java_errors
-    def query(self, spark: SparkSession, statement: str, *values: str | int) -> list[tuple[str | None, ...]]:
-        """Run a query in the database of the table, and return its rows, each value as a string, NULL as None.
-
-        The driver is attached if needed.
-
-        Raises:
-            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-            SecretError: A reference in the address or the properties cannot be resolved.
-        """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            return connection.query(statement, *values)
-
-    @_translate_java_errors
     def try_changes(self, spark: SparkSession, changes: Sequence[tuple[str, TableChange]]) -> list[tuple[int, str]]:
         """Try changes of tables of the database of the table, each in a transaction that is rolled back.
 
@@ -406,16 +362,13 @@ class JdbcTarget:
             ChangelogError: The driver cannot be attached, or the database cannot be reached or reports another error.
             SecretError: As for `check`.
         """
-        self._attach_driver(spark)
-        refused = []
-        with self._connect(spark) as connection:
-            for index, (table, change) in enumerate(changes):
-                reason = connection.try_statements(list(write_trial(table, change)))
-                if reason is not None:
-                    refused.append((index, self._hide_secrets(reason)))
-        return refused
 
-    @_translate_java_errors
+        def try_each(connection: Connection) -> list[str | None]:
+            return [connection.try_statements(list(write_trial(table, change))) for table, change in changes]
+
+        reasons = enumerate(self.call(spark, try_each))
+        return [(index, self._hide_secrets(reason)) for index, reason in reasons if reason is not None]
+
     def count_large_integers(self, spark: SparkSession, column: str) -> int:
         """Count the integers of a column, which exists, that DOUBLE may not hold: those beyond 2^53.
 
@@ -425,24 +378,12 @@ class JdbcTarget:
             ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
             SecretError: A reference to a secret cannot be resolved.
         """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
+
+        def count(connection: Connection) -> int:
             large = f"{connection.quote(column)} NOT BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
             return connection.query_number(f"SELECT COUNT(*) FROM {self.table} WHERE {large}") or 0  # noqa: S608
 
-    @_translate_java_errors
-    def run(self, spark: SparkSession, statement: str) -> None:
-        """Run a statement in the database of the table, which commits it at once.
-
-        The driver is attached if needed.
-
-        Raises:
-            ChangelogError: The driver cannot be attached, or the database cannot be reached or reports an error.
-            SecretError: As for `check`.
-        """
-        self._attach_driver(spark)
-        with self._connect(spark) as connection:
-            connection.run(statement)
+        return self.call(spark, count)
 
     def _options(self) -> dict[str, str]:
         """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""

@@ -155,9 +155,6 @@ def _read_brokers(
     """Build the cluster of a document, with `bootstrap` in place of its brokers if given, or that of the brokers alone.
 
     Without a document, the environment's other variables apply if its ``KDSL_BOOTSTRAP_SERVERS`` equals `bootstrap`.
-
-    Returns:
-        The cluster with the settings; None if neither servers nor a document are named.
     """
     if file is not None:
         try:
@@ -171,10 +168,5 @@ def _read_brokers(
         raise typer.BadParameter("needs --cluster-file", param_hint="--cluster")
     if bootstrap is None:
         return None
-    environment = Cluster.from_env() if _from_environment(bootstrap) else Cluster(bootstrap)
-    return environment.with_properties(settings)
-
-
-def _from_environment(bootstrap: str) -> bool:
-    """Whether the brokers are those of ``KDSL_BOOTSTRAP_SERVERS``, so that the other variables apply as well."""
-    return os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap
+    in_environment = os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap  # then the other variables apply as well
+    return (Cluster.from_env() if in_environment else Cluster(bootstrap)).with_properties(settings)

@@ -12,7 +12,7 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import RegistryProperty, RegistryUrl, parse_pairs, require_brokers, with_cluster
-from kdsl.cli.console import err, out, print_json, progress
+from kdsl.cli.console import out, print_json, print_status, progress
 from kdsl.cluster import Cluster, Registry
 from kdsl.codegen.source import to_python
 from kdsl.schemas.model import CodegenError, ConnectorName, TableDraft, TopicFormat
@@ -308,7 +308,7 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 def _print_notes(notes: Sequence[str]) -> None:
     """Print notes on the standard error, each after ``note:``."""
     for note in notes:
-        err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        print_status(f"note: {note}")
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:

@@ -44,6 +44,11 @@ def print_status(line: str) -> None:
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def print_text(text: str) -> None:
+    """Print text to the output as it is, without markup or wrapping."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 class Grid(Table):
     """A table that shows names and values as they are: Rich does not read brackets in them as markup.
 

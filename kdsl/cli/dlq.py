@@ -12,7 +12,7 @@ import typer
 
 from kdsl.callbacks import import_function
 from kdsl.cli.clusters import cluster_from_options, parse_pairs, require_brokers, with_cluster
-from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
+from kdsl.cli.console import Grid, display_bytes, err, out, print_json, print_text, progress
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
     DeadLetter,
@@ -135,11 +135,11 @@ def show(
         return
     for name, value in _document(letter).items():
         if value not in (None, ""):
-            out.print(f"{name:<10} {value}", markup=False, highlight=False, soft_wrap=True)
+            print_text(f"{name:<10} {value}")
     for name, value in letter.headers:
-        out.print(f"{'header':<10} {name} = {display_bytes(value)}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"{'header':<10} {name} = {display_bytes(value)}")
     for name, value in (("key", letter.key), ("value", letter.value)):
-        out.print(f"{name:<10} {display_bytes(value)}", markup=False, highlight=False, soft_wrap=True)
+        print_text(f"{name:<10} {display_bytes(value)}")
 
 
 @app.command("replay")

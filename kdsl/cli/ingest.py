@@ -15,7 +15,7 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs
-from kdsl.cli.console import Grid, log_lines, out, print_problem, print_status, progress
+from kdsl.cli.console import Grid, log_lines, out, print_problem, print_status, print_text, progress
 from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import KdslError, Problem
@@ -171,7 +171,7 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
         warnings = [*plan.notices, *unused.warn("so far"), *([missing] if missing else [])]
         plan = attrs.evolve(plan, notices=tuple(dict.fromkeys(warnings)))
         refusals = refuse_new_tables(plan, tables)
-    out.print(show_plan(plan).rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+    print_text(show_plan(plan).rstrip("\n"))
     for refusal in refusals:
         print_problem(Problem(f"ingest-{refusal.code}", refusal.message, refusal.fix))
     if refusals:
@@ -234,7 +234,7 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
-    out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    print_text("\n".join(lines))
     title = f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}"
     names = ("table", "records", "columns", "primary key", "sink tables")
     grid = Grid(title, names, right=("records", "columns"))
@@ -287,7 +287,7 @@ def _print_schemas(ingestion: Ingestion, checkpoint: str, name: str | None, form
     else:
         tables = {table: one for table, one in state.upstream.items() if only in (None, table)}
         text = _tables_text(ingestion, tables, form)
-    out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+    print_text(text.rstrip("\n"))
 
 
 def _find_table(name: str, state: IngestState) -> TableId:

@@ -10,7 +10,7 @@ import attrs
 import typer
 
 from kdsl import load
-from kdsl.cli.console import out, print_json
+from kdsl.cli.console import print_json, print_text
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.documents import SQL_ENDINGS
 from kdsl.errors import fail_on
@@ -40,13 +40,13 @@ def plan(
     if text:
         if write or as_json:
             raise typer.BadParameter("--write and --json are for tables, and this is an ingestion")
-        out.print(text.rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+        print_text(text.rstrip("\n"))
         return
     table = load.table(target)
     if as_json:
         print_json(json.loads(plan_text(table.write_plan() if write else table.read_plan())))
     else:
-        out.print(table.explain("write" if write else "read"), highlight=False, markup=False, soft_wrap=True)
+        print_text(table.explain("write" if write else "read"))
 
 
 def _show_copies(target: str) -> str:
@@ -81,4 +81,4 @@ def schema(
     if as_json:
         print_json(schema_.jsonValue())
     else:
-        out.print(schema_.treeString().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+        print_text(schema_.treeString().rstrip("\n"))

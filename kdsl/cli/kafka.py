@@ -8,7 +8,7 @@ from typing import Annotated
 import cattrs
 import typer
 
-from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.console import print_json, print_text, progress
 from kdsl.testing import detached
 from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka, name_option
 from kdsl.testing.errors import LocalKafkaError
@@ -68,7 +68,7 @@ def start(
     if as_json:
         print_json(_to_json(running))
     else:
-        _print_line(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
+        print_text(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
         _print_locations(running)
 
 
@@ -83,10 +83,10 @@ def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"name": name, "stopped": stopped is not None})
     elif stopped is None:
-        _print_line("Kafka is not running")
+        print_text("Kafka is not running")
     else:
         outcome = "its data was deleted" if stopped.temporary else f"its data stays in {stopped.data_dir}"
-        _print_line(f"Kafka at {stopped.bootstrap_servers} is stopped; {outcome}")
+        print_text(f"Kafka at {stopped.bootstrap_servers} is stopped; {outcome}")
 
 
 @app.command()
@@ -97,14 +97,14 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_to_json(known) if known is not None and alive else {"name": name, "running": False})
     elif known is None or not alive:
-        _print_line("Kafka is not running")
+        print_text("Kafka is not running")
     else:
-        _print_line(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
+        print_text(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
         for broker in known.brokers:
             if broker.id not in alive:
-                _print_line(f"  broker {broker.id} has died; its log is {broker.log}")
+                print_text(f"  broker {broker.id} has died; its log is {broker.log}")
         if known.registry is not None and not known.registry.running:
-            _print_line(f"  the schema registry has died; run 'kdsl kafka start --registry{name_option(name)}' again")
+            print_text(f"  the schema registry has died; run 'kdsl kafka start --registry{name_option(name)}' again")
         _print_locations(known)
     if known is None or len(alive) < len(known.brokers) or (known.registry is not None and not known.registry.running):
         raise typer.Exit(1)
@@ -143,18 +143,13 @@ def _to_json(kafka: DetachedKafka) -> dict[str, object]:
 
 def _print_locations(kafka: DetachedKafka) -> None:
     """Print where a Kafka has its data, log, registry and login, and how to stop it."""
-    _print_line(f"  data    {kafka.data_dir}{' (deleted when Kafka stops)' if kafka.temporary else ''}")
-    _print_line(f"  log     {kafka.brokers[0].log}")
+    print_text(f"  data    {kafka.data_dir}{' (deleted when Kafka stops)' if kafka.temporary else ''}")
+    print_text(f"  log     {kafka.brokers[0].log}")
     if kafka.registry is not None and kafka.registry.running:
-        _print_line(f"  schemas {kafka.registry.url}")
+        print_text(f"  schemas {kafka.registry.url}")
     if kafka.security[0] != "plaintext":
-        _print_line(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
-    _print_line(f"  stop    kdsl kafka stop{name_option(kafka.name)}")
-
-
-def _print_line(line: str) -> None:
-    """Print a line as it is, without markup or wrapping."""
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_text(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
+    print_text(f"  stop    kdsl kafka stop{name_option(kafka.name)}")
 
 
 def _parse_topic(text: str) -> tuple[str, int]:

@@ -9,7 +9,7 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import Grid, display_bytes, err, out, print_json, progress
+from kdsl.cli.console import Grid, display_bytes, out, print_json, print_status, print_text, progress
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError, decode_text
 
@@ -57,7 +57,7 @@ def peek(
         from kdsl.run.dataframes.changelog_text import changelog_lines
 
         for line in changelog_lines(last.rows):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_text(line)
     else:
         _print_rows(table.name, plan, last)
     if not as_json:
@@ -89,7 +89,7 @@ def _print_left_out(last: LastRows) -> None:
             grid.add_row(error.partition, error.offset, reason, data)
         out.print(grid)
     if left_out := describe_drops(last.dropped):
-        err.print(left_out, markup=False, highlight=False, soft_wrap=True)
+        print_status(left_out)
 
 
 def _print_json(last: LastRows) -> None:
@@ -135,7 +135,7 @@ def _peek_topic(topic: str, cluster: Cluster, count: int, *, as_json: bool) -> N
         _print_records(f"{topic}: the last {len(documents)} records", formats, documents)
     for side, decoded in sides.items():
         for note in decoded.notes:
-            err.print(f"{side}: {note}", markup=False, highlight=False, soft_wrap=True)
+            print_status(f"{side}: {note}")
 
 
 def _print_records(title: str, formats: Mapping[str, str], documents: Sequence[Mapping[str, Any]]) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import err, out, print_json, progress
+from kdsl.cli.console import out, print_json, print_status, progress
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing
 
@@ -71,7 +71,7 @@ def produce(
         return
     out.print(f"{result.records:,} records written to {plan.topics}", markup=False, highlight=False)
     if left_out := describe_drops(result.dropped):
-        err.print(left_out, markup=False, highlight=False, soft_wrap=True)
+        print_status(left_out)
 
 
 def _read_lines(file: str) -> tuple[list[bytes], str]:

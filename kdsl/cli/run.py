@@ -17,7 +17,7 @@ from rich.console import Console
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
-from kdsl.cli.console import Grid, err, log_lines, out, print_problem, print_status, progress
+from kdsl.cli.console import Grid, err, log_lines, out, print_problem, print_status, print_text, progress
 from kdsl.cli.starts import table_starts
 from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError
@@ -103,7 +103,7 @@ def run(
         from kdsl.scripts.show import show_script
 
         folders = predict_folders(plan.jobs, checkpoint)
-        out.print(show_script(plan, folders), markup=False, highlight=False, soft_wrap=True)
+        print_text(show_script(plan, folders))
         return
     if not plan.jobs:
         for one in plan.listings:

@@ -11,11 +11,9 @@ from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
 from kdsl.cli.console import Grid, out, print_json, progress
 from kdsl.cluster import Cluster
+from kdsl.diagnostics.topic_records import plan_raw_read
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare
 from kdsl.errors import nearest
-from kdsl.plan.model import ReadPlan
-from kdsl.resolve import Topics
-from kdsl.types import model as t
 
 _WHOLE: tuple[Identity, ...] = ("record", "key", "value")
 _FIX = "write record, key, value or header:NAME; or column names, if both sides are tables as orders.py:Orders"
@@ -73,9 +71,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
     if load.names_table(name):
         table = load.table(name)
         return Side(table.read_plan(cluster=cluster), table.cluster(cluster).with_properties(level))
-    empty = t.Row((), nullable=False)
-    plan = ReadPlan(name, Topics((name,)), empty, empty)
-    return Side(plan, require_brokers(cluster, name).with_properties(level))
+    return Side(plan_raw_read(name), require_brokers(cluster, name).with_properties(level))
 
 
 def _print(comparison: Comparison, source: str, target: str) -> None:

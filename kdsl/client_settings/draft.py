@@ -14,6 +14,7 @@ import attrs
 
 from kdsl.client_settings import librdkafka
 from kdsl.client_settings.bootstrap import check_servers, normalize_servers
+from kdsl.client_settings.key_files import explain_unreachable
 from kdsl.client_settings.model import Client, LibrdkafkaProperty, Setting
 from kdsl.client_settings.settings import TABLE
 from kdsl.client_settings.token_callback import TokenCallback
@@ -70,6 +71,14 @@ class SettingsDraft:
         """Add a warning to `problems`; for the property see `add_error`."""
         spelling = self.spellings.get(property or "", property)
         self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
+
+    def add_unreachable(self, code: str, name: str, location: str, what: str | None = None) -> bool:
+        """Add an error if no machine can read the file at a location of a property; return whether that is so."""
+        reason = explain_unreachable(location)
+        if reason:
+            fix = "copy the file to the driver and to every executor and write its path, or install a fetcher"
+            self.add_error(code, f"{what or repr(name)} is {location!r}: {reason}", fix, property=name)
+        return bool(reason)
 
     def value(self, name: str) -> str | None:
         """The user's value of a setting under this name, Java's or librdkafka's; None if it is not set under it."""

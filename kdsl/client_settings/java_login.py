@@ -11,7 +11,7 @@ import attrs
 from kdsl.client_settings.cloud_logins import AWS_MECHANISM, CLIENT_HANDLER, CLOUDS
 from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import CONNECTOR, FLINK, for_kafka, warn_of_unused_logins
-from kdsl.client_settings.key_files import explain_unreachable, scheme
+from kdsl.client_settings.key_files import scheme
 from kdsl.client_settings.machine import Machine
 from kdsl.secrets.jaas import MODULES, Login
 
@@ -62,16 +62,7 @@ def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine |
 def _add_kerberos_login(
     draft: SettingsDraft, own: dict[str, str], machine: Machine | None, *, gssapi: bool
 ) -> dict[str, str]:
-    """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
-
-    A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. An incomplete
-    login and unreadable files are recorded as problems. For another mechanism, or without SASL, unused settings only
-    get a warning. Principal and keytab are removed from ``own``, the properties that only librdkafka has, unless the
-    connector's settings have them.
-
-    Returns:
-        The system property for krb5.conf, if it is set; otherwise nothing.
-    """
+    """Set the login of Kerberos in the draft, unless the user has; return the system property for krb5.conf, if set."""
     login_options = {
         key: text
         for key in ("principal", "keytab")
@@ -139,33 +130,17 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 
 
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
-    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
-
-    A location that no machine can read is recorded as a problem of the property ``name``, with ``what`` at the start of
-    its message, and a fetch that fails as a problem of no property; both return the location. Without a machine (while
-    planning) nothing is fetched.
-    """
-    if reason := explain_unreachable(location):
-        draft.add_error(
-            "sasl-kerberos",
-            f"{what} is {location!r}: {reason}",
-            "copy the file to the driver and to every executor and write its path, or install a fetcher",
-            property=name,
-        )
-        return location
-    if machine is None or scheme(location) is None:
+    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine."""
+    unreachable = draft.add_unreachable("sasl-kerberos", name, location, what)
+    if unreachable or machine is None or scheme(location) is None:
         return location
     return draft.attempt(lambda: machine.find_file(location)) or location
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Move the client's credentials from the settings to the options of the login module, as Kafka 3.9 needs them.
+    """Move the client's credentials to the options of the login module, as Kafka 3.9 needs them.
 
-    The callback handler is set, too, unless the user has set one.
-
-    Returns:
-        The system property that allows the URL of the tokens. Nothing is done or returned without such a URL, or if
-        the JAAS configuration is an unresolved reference.
+    The result is the system property that allows the URL of the tokens.
     """
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):

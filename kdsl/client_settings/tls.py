@@ -68,20 +68,12 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> None:
     """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
-    A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
-    that (a chain of several certificates is written to a file), otherwise by the path of a copy. A file that is missing
-    here, that no machine can read (of Java's settings, that is reported before), or that lacks the expected PEM, is
-    recorded as a problem. Without a machine (while planning) nothing is replaced.
+    A file that must be fetched becomes its PEM content where librdkafka has a property for that, else a copy.
     """
     location = draft.settings[name]
-    if reason := explain_unreachable(location):
+    if explain_unreachable(location):
         if name in draft.librdkafka:  # for Java's settings it is reported already
-            draft.add_error(
-                "tls-store",
-                f"{name!r} is {location!r}: {reason}",
-                "copy the file to the driver and to every executor and write its path, or install a fetcher",
-                property=name,
-            )
+            draft.add_unreachable("tls-store", name, location)
     elif machine is None:
         return
     elif name in _PEM_TARGETS and scheme(location) not in (None, "file"):
@@ -108,12 +100,7 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 
 
 def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
-    """Record what Java refuses about a store, and return its location.
-
-    That is PEM in the settings ``contents`` for a store of another type or beside a location, a password without
-    effect, and a location that no machine can read. None if the location is not set or not readable, or if it or the
-    store's type is not resolved.
-    """
+    """Record what Java refuses about a store, and return its location; None if that is not set, known or readable."""
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
     inline = [setting for setting in contents if setting in draft.java]
@@ -138,22 +125,11 @@ def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str])
             )
     if location is None or draft.is_unresolved(name) or draft.is_unresolved(f"ssl.{which}.type"):
         return None
-    if reason := explain_unreachable(location):
-        draft.add_error(
-            "tls-store",
-            f"{name!r} is {location!r}: {reason}",
-            "copy the file to the driver and to every executor and write its path, or install a fetcher",
-            property=name,
-        )
-        return None
-    return location
+    return None if draft.add_unreachable("tls-store", name, location) else location
 
 
 def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft.
-
-    Without a machine (while planning) a Java store is not read, and nothing is set for it.
-    """
+    """Translate the trusted authorities: PEM, a PEM file or a Java store, which is not read while planning."""
     text = "ssl.truststore.certificates"
     location = _check_location(draft, "truststore", [text])
     if text in draft.java:
@@ -170,11 +146,7 @@ def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None
 
 
 def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft.
-
-    Without a machine (while planning) a Java store is not read, and nothing is set for it. With one, a chain of several
-    certificates is moved to a file.
-    """
+    """Translate the client's key and certificates: PEM, a PEM file or a Java store, which planning does not read."""
     key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location = _check_location(draft, "keystore", [key, chain])
     if (key in draft.java) != (chain in draft.java):
@@ -204,10 +176,7 @@ def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> None:
-    """Move a chain of several certificates from the draft's settings to a file, and set its path instead.
-
-    librdkafka sends intermediate certificates only from a file. Without a machine (while planning) nothing is moved.
-    """
+    """Move a chain of several certificates to a file: librdkafka sends intermediate certificates only from a file."""
     text = draft.settings.get("ssl.certificate.pem", "")
     if machine is not None and text.count("-----BEGIN ") > 1:
         path = draft.attempt(lambda: machine.write_file("chain.pem", text))
@@ -230,10 +199,7 @@ def _has_one_password(draft: SettingsDraft, password: str | None, key_password: 
 
 
 def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> None:
-    """Set a property of librdkafka to the PEM blocks of a setting, which the user has set, or to its reference.
-
-    A setting without such a block is reported.
-    """
+    """Set a property of librdkafka to the PEM blocks of a setting, or to its reference; report one without a block."""
     text = draft.java[source]
     if has_reference(text):
         draft.set(target, text, source)
@@ -249,10 +215,7 @@ def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> Non
 
 
 def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) -> Pem | None:
-    """Read a Java store as PEM; None without a machine (while planning).
-
-    If it cannot be read, or has the name of a PEM file, a problem is recorded in the draft, and the result is None.
-    """
+    """Read a Java store as PEM; None while planning, and after a problem, as of a store with the name of a PEM file."""
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
         draft.add_error(
@@ -266,10 +229,7 @@ def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) 
 
 
 def _translate_endpoint(draft: SettingsDraft) -> None:
-    """Translate the check of the host name: https or a reference stays, an empty string becomes ``none``.
-
-    The value ``none`` stays, too; another one is reported.
-    """
+    """Translate the check of the host name: librdkafka calls an empty string ``none``."""
     name = "ssl.endpoint.identification.algorithm"
     text = draft.java.get(name)
     if text is None:

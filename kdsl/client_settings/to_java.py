@@ -16,7 +16,7 @@ from kdsl.client_settings import librdkafka
 from kdsl.client_settings.cloud_logins import AWS_MECHANISM
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.java_login import add_java_login
-from kdsl.client_settings.key_files import KeyFileError, explain_unreachable, pem_blocks, scheme
+from kdsl.client_settings.key_files import KeyFileError, pem_blocks, scheme
 from kdsl.client_settings.machine import Machine
 from kdsl.client_settings.model import Client
 from kdsl.client_settings.sasl import MECHANISMS, PROVIDER, check_missing_mechanism
@@ -87,14 +87,7 @@ def java_settings(
         draft.settings[_ENDPOINT] = ""
     for name in ("ssl.truststore.location", "ssl.keystore.location"):
         location = draft.settings.get(name, "")
-        if reason := explain_unreachable(location):
-            draft.add_error(
-                "tls-store",
-                f"{name!r} is {location!r}: {reason}",
-                "copy the file to every machine and write its path, or install a fetcher",
-                property=name,
-            )
-        elif machine is not None and scheme(location):
+        if not draft.add_unreachable("tls-store", name, location) and machine is not None and scheme(location):
             _fetch_store(draft, machine, name, location)
     _open_key(draft, machine)
     librdkafka_only = dict(draft.librdkafka)

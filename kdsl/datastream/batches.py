@@ -65,11 +65,6 @@ class BatchMapper:
         """Convert a result to exactly the declared columns, found by their names, and their types.
 
         Optional columns that it lacks become NULL.
-
-        Args:
-            result: A batch that the function returned.
-            schema: The declared columns.
-            batch: The argument of the function, for messages.
         """
         if not isinstance(result, pa.RecordBatch):
             self._fail(

@@ -47,11 +47,7 @@ class Endpoint:
         raise NotImplementedError
 
     def _check(self, earlier: list[Problem]) -> None:
-        """Check the description: log the warnings, and raise all errors at once.
-
-        Args:
-            earlier: Problems that the constructor has noticed already.
-        """
+        """Check the description: log the warnings, and raise all errors at once."""
         where = attrs.evolve(self._call_sites.where, table=self.name)
         own = [*earlier, *self._call_sites.repetitions(), *self._connection_problems(), *self._own_problems()]
         found_at = f" ({where.location})" if where.location else ""
@@ -82,11 +78,7 @@ class Endpoint:
         return self.properties if self.cluster is None else self.cluster.properties.merge(self.properties)
 
     def _option_locations(self, settings: Mapping[str, str]) -> dict[str, Where]:
-        """Collect the location of each option and property that has its own, by its key.
-
-        Args:
-            settings: The builder's setting for each option.
-        """
+        """Collect the location of each option and property that has its own, by its key."""
         keys = {name: a.metadata["key"] for name, a in attrs.fields_dict(KafkaOptions).items()}
         by_key = {keys[attribute]: setting for attribute, setting in settings.items()}
         by_key |= {"key.format": self.schema_setting, "value.format": self.schema_setting}

@@ -135,7 +135,7 @@ class OffsetsInitializer:
             problems += _create_problem(message, "write {('orders', 0): 42}: an offset by topic and partition")
             return cls("specific-offsets", reset=strategy, problems=problems)
         for partition, offset in offsets.items():
-            if not _is_topic_partition(partition) or not _is_count(offset):
+            if not is_topic_partition(partition) or not _is_count(offset):
                 message = f"OffsetsInitializer.offsets() has the item {partition!r}: {offset!r}"
                 problems += _create_problem(
                     message, "write {('orders', 0): 42}: a topic, a partition and an offset from 0 on"
@@ -215,6 +215,9 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_topic_partition(value: object) -> bool:
+def is_topic_partition(value: object) -> bool:
     """Whether a value is a pair of a string and an integer from 0."""
-    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and _is_count(value[1])
+    match value:
+        case (str(), number):
+            return _is_count(number)
+    return False

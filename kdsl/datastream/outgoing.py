@@ -9,7 +9,7 @@ from kdsl.datastream.batches import AddedColumn, BatchMapper, ColumnAppender
 from kdsl.datastream.calls import function_name
 from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSchema, RecordSerializer, RowExpression
 from kdsl.declare.definition import ColumnDef
-from kdsl.declare.metadata import METADATA
+from kdsl.declare.metadata import METADATA, RECORD_FIELDS
 from kdsl.errors import Problem, fail_on, listing
 from kdsl.own_columns import is_reserved
 from kdsl.spark_internals.arrow import map_in_arrow
@@ -21,13 +21,7 @@ from kdsl.types.spark import spark_schema, spark_type
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_KEYS: Mapping[str, str] = {
-    "topic": "topic",
-    "headers": "header-list",
-    "timestamp": "timestamp",
-    "key": "__raw_key__",
-    "value": "__raw_value__",
-}
+_KEYS = {name: RECORD_FIELDS[name] for name in ("topic", "headers", "timestamp", "key", "value")}
 _METHODS: Mapping[str, tuple[str, str]] = {
     "topic": ("set_topic_selector", "a STRING, with a cast if its string form is really the name of a topic"),
     "headers": ("set_header_provider", "a MAP, or an ARRAY of STRUCTs of key and value"),
@@ -126,10 +120,8 @@ def _column(expression: RowExpression) -> Column:
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
     """Cast an expression without a function to the type of its part of a record: topic, timestamp or headers.
 
-    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job.
-
-    Returns:
-        The column; None, with a problem added, if Spark rejects the expression or its type does not fit.
+    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job. If
+    Spark rejects the expression, or its type does not fit, a problem is added, and None returned.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import (

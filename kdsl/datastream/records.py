@@ -12,11 +12,11 @@ from kdsl.datastream.calls import caller_location, function_name
 from kdsl.datastream.event_time import RECORD_TIME
 from kdsl.datastream.schemas import Columns, KafkaDeserializer, MessageSchema, kafka_schema, parse_columns
 from kdsl.declare.definition import ColumnDef
-from kdsl.declare.metadata import METADATA
+from kdsl.declare.metadata import METADATA, RECORD_FIELDS
 from kdsl.errors import Problem, listing, nearest
 from kdsl.types import model as t
 
-__all__ = ["FIELDS", "KafkaRecordDeserializationSchema", "RecordField", "RecordFunction"]
+__all__ = ["KafkaRecordDeserializationSchema", "RecordField", "RecordFunction"]
 
 RecordField = Literal[
     "key", "value", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers", "leader_epoch"
@@ -25,19 +25,6 @@ Batches: TypeAlias = "pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch]"
 RecordFunction: TypeAlias = Callable[[pa.RecordBatch], Batches]
 """A function that makes rows from raw records: it gets one Arrow batch at a time, and returns batches of the declared
 columns, with any number of rows. It runs in the tasks, and is never called for single records."""
-
-FIELDS = {
-    "key": "__raw_key__",
-    "value": "__raw_value__",
-    "topic": "topic",
-    "partition": "partition",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestamp_type": "timestamp-type",
-    "headers": "header-list",
-    "leader_epoch": "leader-epoch",
-}
-"""The columns that a function over records gets, with their metadata keys."""
 
 
 @attrs.frozen
@@ -82,14 +69,14 @@ class KafkaRecordDeserializationSchema:
         problems = [
             Problem(
                 "deserializer-metadata",
-                f"a record has no {name!r}{nearest(name, FIELDS)}",
-                f"name some of {listing(FIELDS)}",
+                f"a record has no {name!r}{nearest(name, RECORD_FIELDS)}",
+                f"name some of {listing(RECORD_FIELDS)}",
                 where,
             )
             for name in metadata
-            if name not in FIELDS
+            if name not in RECORD_FIELDS
         ]
-        known = tuple((name, FIELDS[name]) for name in metadata if name in FIELDS)
+        known = tuple((name, RECORD_FIELDS[name]) for name in metadata if name in RECORD_FIELDS)
         return cls(schema, known, problems=(*schema.problems, *problems))
 
     @classmethod
@@ -113,17 +100,17 @@ class KafkaRecordDeserializationSchema:
         row = parse_columns(columns, where, problems)
         if not callable(function):
             problems.append(Problem("deserializer", f"{function!r} is not a function", "pass a function", where))
-        selected = tuple(FIELDS if fields is None else fields)
-        for name in (n for n in selected if n not in FIELDS):
-            message = f"a record has no {name!r}{nearest(name, FIELDS)}"
-            problems.append(Problem("deserializer-fields", message, f"name some of {listing(FIELDS)}", where))
+        selected = tuple(RECORD_FIELDS if fields is None else fields)
+        for name in (n for n in selected if n not in RECORD_FIELDS):
+            message = f"a record has no {name!r}{nearest(name, RECORD_FIELDS)}"
+            problems.append(Problem("deserializer-fields", message, f"name some of {listing(RECORD_FIELDS)}", where))
         if not selected:
             fix = "name the fields of a record that the function needs, as fields=['value']"
             problems.append(Problem("deserializer-fields", "fields= is empty", fix, where))
         return cls(
             function=function,
             row=row,
-            fields=tuple(name for name in FIELDS if name in selected),
+            fields=tuple(name for name in RECORD_FIELDS if name in selected),
             problems=tuple(problems),
         )
 
@@ -139,7 +126,9 @@ class KafkaRecordDeserializationSchema:
         if column != RECORD_TIME or self.value is None:
             return self
         names = {f.name for f in self.value.fields("value")} | {name for name, _ in self.metadata}
-        return self if column in names else attrs.evolve(self, metadata=(*self.metadata, (column, FIELDS[column])))
+        return (
+            self if column in names else attrs.evolve(self, metadata=(*self.metadata, (column, RECORD_FIELDS[column])))
+        )
 
     def columns(self) -> tuple[ColumnDef, ...]:
         """The columns of the source's table definition: those of the value, then the virtual metadata columns.
@@ -148,7 +137,7 @@ class KafkaRecordDeserializationSchema:
         checked.
         """
         values = self.value.fields("value") if self.value is not None else ()
-        metadata = [*self.metadata, *((name, FIELDS[name]) for name in self.fields)]
+        metadata = [*self.metadata, *((name, RECORD_FIELDS[name]) for name in self.fields)]
         return (
             *(ColumnDef(f.name, f.type, comment=f.comment) for f in values),
             *(

@@ -177,9 +177,8 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
             try:
                 row = cast("t.Row", parse_type(f"ROW<{columns}>"))
             except TypeSyntaxError as e:
-                return fail(
-                    f"the columns {columns!r} cannot be parsed: {_first_line(e)}", "write 'id BIGINT, name STRING'"
-                )
+                reason = str(e).splitlines()[0]
+                return fail(f"the columns {columns!r} cannot be parsed: {reason}", "write 'id BIGINT, name STRING'")
         case Mapping():
             try:
                 row = t.Row(tuple(t.Field(name, column_type(annotation)) for name, annotation in columns.items()))
@@ -197,11 +196,6 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
     if not row.fields:
         return fail("there are no columns", "write 'id BIGINT, name STRING'")
     return attrs.evolve(row, nullable=False)
-
-
-def _first_line(e: Exception) -> str:
-    """Return the first line of an error's message, which must not be empty."""
-    return str(e).splitlines()[0]
 
 
 def _single_column(kind: t.DataType, column: str) -> t.Row:

@@ -17,7 +17,7 @@ from kdsl.datastream.batches import BatchMapper
 from kdsl.datastream.calls import BuilderCalls, BuilderTableDef, CallSites, caller_location
 from kdsl.datastream.endpoint import Endpoint
 from kdsl.datastream.event_time import RECORD_TIME, mark_record_time
-from kdsl.datastream.offsets import CustomOffsets, OffsetsInitializer
+from kdsl.datastream.offsets import CustomOffsets, OffsetsInitializer, is_topic_partition
 from kdsl.datastream.records import KafkaRecordDeserializationSchema
 from kdsl.datastream.schemas import KafkaDeserializer, MessageSchema, kafka_schema
 from kdsl.datastream.settings import as_hashable, as_tuple, check_kind, client_properties, join_servers
@@ -322,7 +322,7 @@ class KafkaSource(Endpoint):
         """
         sites, start = self._call_sites, self.starting_offsets
         timed = start.mode == "timestamp"
-        partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]
+        partitions = [partition for partition in self.partitions if is_topic_partition(partition)]
         topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in partitions))
         if any(not isinstance(topic, str) for topic in topics) or (self.partitions and not topics):
             topics = ("topic",)  # `_topic_problems` reports them
@@ -401,7 +401,7 @@ class KafkaSource(Endpoint):
             names = "'topic-a', 'topic-b'"
             fix = f"write set_topics({names})" if sites.fluent else f"write topics=[{names}]"
             yield sites.problem("topics", "topics", message, fix)
-        wrong = [partition for partition in self.partitions if not _is_topic_partition(partition)]
+        wrong = [partition for partition in self.partitions if not is_topic_partition(partition)]
         if wrong:
             message = f"{sites.name('partitions')} has {wrong[0]!r}, which is not a topic partition"
             fix = "write {('topic-a', 0)}: topics and numbers from 0"
@@ -413,7 +413,7 @@ class KafkaSource(Endpoint):
         Which topics a pattern matches is not known here.
         """
         sites = self._call_sites
-        topics = set(self.topics) | {partition[0] for partition in self.partitions if _is_topic_partition(partition)}
+        topics = set(self.topics) | {partition[0] for partition in self.partitions if is_topic_partition(partition)}
         unread = sorted({topic for topic, _, _ in offsets.specific} - topics)
         if unread and topics and self.topic_pattern is None:
             message = f"{sites.name(setting)} has offsets for {listing(unread)}, but the source reads {listing(topics)}"
@@ -547,15 +547,6 @@ class KafkaSourceBuilder(BuilderCalls):
 def _is_watermark(value: object) -> TypeGuard[tuple[str, str]]:
     """Whether a value is a tuple of two strings; column and delay are not checked."""
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
-
-
-def _is_topic_partition(value: object) -> bool:
-    """Whether a value is a pair of a string and an integer from 0, not a boolean."""
-    match value:
-        case (str(), int() as number):
-            return number >= 0 and not isinstance(number, bool)
-        case _:
-            return False
 
 
 def _initializer(value: Initializer | None) -> OffsetsInitializer | None:

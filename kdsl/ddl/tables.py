@@ -327,11 +327,9 @@ class _ColumnDeclarations:
         return frozenset(c.name for c in columns if not isinstance(c, ComputedColumn) and not c.type_known)
 
     def _translate(self, column: ComputedColumn) -> TypedSql | None:
-        """Translate a computed column to Spark SQL.
+        """Translate a computed column to Spark SQL; ``NULL`` without a type if it has none, which is recorded.
 
-        Returns:
-            None if it cannot be translated, which is recorded as a problem unless it uses a column of unknown type.
-            ``NULL`` is returned without a type, and recorded.
+        None if it cannot be translated, which is recorded as a problem unless it uses a column of unknown type.
         """
         table = self.statement.name.last
         if column.expression.contains_any(self._unknown_types):

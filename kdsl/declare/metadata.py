@@ -62,3 +62,15 @@ METADATA = {
 
 IN_VALUE = "value."
 """The prefix of the keys of a value format's metadata (RULES MD-12)."""
+RECORD_FIELDS = {
+    "key": "__raw_key__",
+    "value": "__raw_value__",
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp_type": "timestamp-type",
+    "headers": "header-list",
+    "leader_epoch": "leader-epoch",
+}
+"""The fields of a raw record, with the metadata keys of the columns that show them."""

@@ -213,13 +213,6 @@ def _compare_sinks(
     """Yield how the sinks of a declaration differ.
 
     An error of kdsl, Java or Spark becomes a thing that cannot be looked at.
-
-    Args:
-        declaration: An ingestion, or a table with a target.
-        needs: What the declarations need; the topics of an ingestion's sink are added.
-        targets: Targets of changelogs, by table.
-        open_checkpoint: Opens the folder of a checkpoint.
-        open_session: Opens a session.
     """
     from pyspark.errors import PySparkException
 

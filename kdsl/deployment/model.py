@@ -66,3 +66,38 @@ class Step:
     difference: Difference
     run: Callable[[], None] | None = attrs.field(default=None, repr=False)
     needs: Literal["partitions"] | None = None
+
+
+@attrs.frozen
+class Resource:
+    """What is compared, such as a topic, for its differences.
+
+    Attributes:
+        kind: What it is.
+        name: Its name.
+        where: Where it is declared.
+        place: The cluster, registry, folder or database.
+    """
+
+    kind: Kind
+    name: str
+    where: Where = attrs.field(factory=Where)
+    place: str = ""
+
+    def step(
+        self,
+        mark: Mark,
+        what: str,
+        live: str | None,
+        declared: str | None,
+        consequence: str,
+        run: Callable[[], None] | None = None,
+        needs: Literal["partitions"] | None = None,
+        *,
+        where: Where | None = None,
+    ) -> Step:
+        """Create a difference of the resource, with its change; ``where`` is the location of what differs, if known."""
+        difference = Difference(
+            mark, self.kind, self.name, consequence, what, live, declared, where or self.where, self.place
+        )
+        return Step(difference, run, needs)

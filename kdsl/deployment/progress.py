@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kdsl.callbacks import TopicPartition
-from kdsl.deployment.desired import CheckpointNeed, GroupNeed
-from kdsl.deployment.model import Difference, Mark, Step
+from kdsl.deployment.desired import CheckpointNeed
+from kdsl.deployment.model import Resource, Step
 from kdsl.deployment.topics import LiveCluster
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, TopicState
 from kdsl.errors import KdslError
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OpenFolder = Callable[[str], Folder]
 OpenSpark = Callable[[], "SparkSession"]
 Positions = Mapping[TopicPartition, int]
-MakeStep = Callable[[Mark, str, str | None, str | None, str], Step]
 _REFUSED = "a restart is refused; start with a new checkpoint"
 
 
@@ -55,32 +54,26 @@ def _compare_groups(live: LiveCluster, checkpoints: Mapping[str, list[Offsets]])
     states = live.inspector.groups({need.group for need in needs})
     committed: dict[str, Positions] = {}
     for need in needs:
+        group = Resource("group", need.group, need.where, live.place)
         state = states[need.group]
         if isinstance(state, NotAnsweredError):
             consequence = f"the group cannot be looked at: {state}; grant READ and DESCRIBE on it"
-            yield Step(Difference("?", "group", need.group, consequence, where=need.where, place=live.place))
+            yield group.step("?", "", None, None, consequence)
             continue
         if need.commits and state.rights is not None and not state.rights & {"READ", "ALL"}:
             consequence = f"{need.table} cannot commit its offsets; grant it: kafka-acls --bootstrap-server "
             consequence += f"{live.place} --add --allow-principal User:… --operation Read --group {need.group!r}"
             has = ", ".join(sorted(state.rights)) or "none"
-            yield Step(_of_group("!", need, live, "rights", has, "READ", consequence))
+            yield group.step("!", "rights", has, "READ", consequence)
         if need.commits and state.members:
             consequence = "brokers refuse the offsets that kdsl commits while a group has members; use another group.id"
-            yield Step(_of_group("!", need, live, "members", ", ".join(state.members), None, consequence))
+            yield group.step("!", "members", ", ".join(state.members), None, consequence)
         if state.exists and (need.starts or need.table in checkpoints) and need.group not in committed:
             try:
                 committed[need.group] = live.admin.group_offsets(need.group)
             except KdslError as e:
-                yield Step(Difference("?", "group", need.group, str(e), where=need.where, place=live.place))
+                yield group.step("?", "", None, None, str(e))
     yield from _compare_positions(live, committed, checkpoints)
-
-
-def _of_group(
-    mark: Mark, need: GroupNeed, live: LiveCluster, what: str, has: str, declared: str | None, consequence: str
-) -> Difference:
-    """Create the difference of a group; ``has`` is the live value."""
-    return Difference(mark, "group", need.group, consequence, what, has, declared, need.where, live.place)
 
 
 def _compare_positions(
@@ -98,9 +91,12 @@ def _compare_positions(
         expected = {p: at for need in relevant if need.starts for p, at in committed[need.group].items()}
         end = read_ends(live.admin, partitions, committed=False, known=expected).offsets
     except KdslError as e:
-        yield Step(Difference("?", "cluster", live.place, f"the offsets of topics cannot be looked at: {e}"))
+        yield Resource("cluster", live.place).step(
+            "?", "", None, None, f"the offsets of topics cannot be looked at: {e}"
+        )
         return
     for need in relevant:
+        group = Resource("group", need.group, need.where, live.place)
         offsets = {p: at for p, at in committed[need.group].items() if p in end and need.topics.contains(p[0])}
         ahead = {p: at for p, at in offsets.items() if need.starts and at > end[p]}
         behind = {p: at for p, at in offsets.items() if need.starts and at < first[p]}
@@ -108,12 +104,12 @@ def _compare_positions(
             consequence = "the group is ahead of the topic, which was created again or has lost records: "
             consequence += f"a start fails or skips what is new{_count(ahead)}; reset the group's offsets"
             what, last = f"{topic}[{partition}]", f"end at {end[topic, partition]}"
-            yield Step(_of_group("!", need, live, what, f"offset {at}", last, consequence))
+            yield group.step("!", what, f"offset {at}", last, consequence)
         for (topic, partition), at in sorted(behind.items())[:1]:
             consequence = f"the records between were deleted before they were read{_count(behind)}; a start fails, "
             consequence += "unless auto.offset.reset is set"
             what, begin = f"{topic}[{partition}]", f"begin at {first[topic, partition]}"
-            yield Step(_of_group("!", need, live, what, f"offset {at}", begin, consequence))
+            yield group.step("!", what, f"offset {at}", begin, consequence)
         for stored in checkpoints.get(need.table, ()):
             known = stored.positions
             past = {p: at for p, at in offsets.items() if p not in ahead and at > known.get(p, at)}
@@ -124,7 +120,7 @@ def _compare_positions(
                 consequence += "another reader with this group; a start goes on from the checkpoint and reads the "
                 consequence += "records between again"
                 what, read = f"{topic}[{partition}]", f"checkpoint at {known[topic, partition]}"
-                yield Step(_of_group("!", need, live, what, f"offset {at}", read, consequence))
+                yield group.step("!", what, f"offset {at}", read, consequence)
 
 
 def _count(partitions: Positions) -> str:
@@ -146,11 +142,7 @@ def _compare_checkpoint(
     positions: dict[str, list[Offsets]],
 ) -> Iterator[Step]:
     """Yield why the query of a table would not go on from a checkpoint; its offsets are added to ``positions``."""
-
-    def make(mark: Mark, what: str, before: str | None, declared: str | None, consequence: str) -> Step:
-        name, table = redact_value("", need.location), need.table
-        return Step(Difference(mark, "checkpoint", name, consequence, what, before, declared, table.where, table.name))
-
+    resource = Resource("checkpoint", redact_value("", need.location), need.table.where, need.table.name)
     try:
         checkpoint = Checkpoint(open_folder(need.location))
         if need.write is not None:
@@ -160,13 +152,13 @@ def _compare_checkpoint(
         manifest = checkpoint.manifest
         before = None if manifest is None else manifest.read_plan(need.location)
     except KdslError as e:
-        yield make("?", "", None, None, str(e))
+        yield resource.step("?", "", None, None, str(e))
         return
     if batch < 0 and manifest is None:
         consequence = "there is no checkpoint: a query starts where the table declares; correct the folder"
-        yield make("!", "", None, "a checkpoint", consequence)
+        yield resource.step("!", "", None, "a checkpoint", consequence)
         return
-    yield from _compare_state_columns(need, live, checkpoint.folder, open_spark, make)
+    yield from _compare_state_columns(need, live, checkpoint.folder, open_spark, resource)
     plan = need.read or need.write
     assert plan is not None
     named = [offsets for offsets in stored if any(map(plan.topics.contains, offsets.ids))]
@@ -175,13 +167,13 @@ def _compare_checkpoint(
             old, new = describe_change(change, before), describe_change(change, need.write)
             consequence = f"{UNSAFE_CHANGES[change]}: {_REFUSED}, undo the "
             consequence += f'change, or pass allow={{"{change}"}}'
-            yield make("!", change, old, new, consequence)
+            yield resource.step("!", change, old, new, consequence)
         return
     if not named and need.read is not None:
         topics = sorted({name for offsets in stored for name in offsets.ids})
         if topics:
             consequence = f"the checkpoint is that of another read: {_REFUSED}"
-            yield make("!", "topics", ", ".join(topics), str(need.read.topics), consequence)
+            yield resource.step("!", "topics", ", ".join(topics), str(need.read.topics), consequence)
     positions.setdefault(need.table.name, []).extend(named)
     for offsets in named:
         for name, id_ in offsets.ids.items():
@@ -189,7 +181,7 @@ def _compare_checkpoint(
             if isinstance(state, TopicState) and id_ and state.id and state.id != id_:
                 consequence = f"the topic {name!r} was deleted and created again, and the offsets belong to other "
                 consequence += f"records: {_REFUSED}"
-                yield make("!", "topic id", id_, state.id, consequence)
+                yield resource.step("!", "topic id", id_, state.id, consequence)
     if need.read is not None and len(named) == 1:
         from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place
 
@@ -197,7 +189,7 @@ def _compare_checkpoint(
             check_state_mode(need.read, named[0].compared)
             check_state_place(need.read, named[0].state)
         except KdslError as e:
-            yield make("!", "state", None, None, str(e))
+            yield resource.step("!", "state", None, None, str(e))
             return
     declared = None if need.read is None or not named else derive_settings(need.read)
     if declared is None:
@@ -213,30 +205,23 @@ def _compare_checkpoint(
         else:
             before_settings = read_stored_settings(open_spark(), need.location)
     except (KdslError, PySparkException, ValueError) as e:
-        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        yield resource.step("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return
     if before_settings is not None and before_settings.key != declared.key:
         consequence = f"the state stores rows by another key: {_REFUSED}, or declare the key as before"
-        yield make("!", "key", before_settings.key, declared.key, consequence)
+        yield resource.step("!", "key", before_settings.key, declared.key, consequence)
     if before_settings is not None and before_settings.buckets != declared.buckets:
         consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
-        yield make("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)
+        yield resource.step("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)
 
 
 def _compare_state_columns(
-    need: CheckpointNeed, live: LiveCluster, folder: Folder, open_spark: OpenSpark, make: MakeStep
+    need: CheckpointNeed, live: LiveCluster, folder: Folder, open_spark: OpenSpark, resource: Resource
 ) -> Iterator[Step]:
     """Yield where the state of a query has rows of a table whose columns have changed since its last batch.
 
     Spark continues only with the columns that its state has stored. Tables are those that the query reads and that are
     declared; a table with the same checkpoint is left to that.
-
-    Args:
-        need: The checkpoint.
-        live: The cluster.
-        folder: The folder of the checkpoint.
-        open_spark: Opens a session, in which the state is looked at if the columns of a table have changed.
-        make: Creates a difference.
     """
     others = {one.table.name for one in live.needs.checkpoints if one is not need and one.location == need.location}
     changes: dict[str, ColumnChange] = {}
@@ -248,7 +233,7 @@ def _compare_state_columns(
                 changes[name] = change
         has_state = bool(changes and folder.names("state"))
     except KdslError as e:
-        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        yield resource.step("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return
     if not has_state:
         return
@@ -257,7 +242,7 @@ def _compare_state_columns(
     try:
         stored = read_stored_rows(open_spark(), need.location)
     except (KdslError, PySparkException, ValueError) as e:
-        yield make("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
+        yield resource.step("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return
     for name, change in changes.items():
         for rows in stored:
@@ -267,17 +252,12 @@ def _compare_state_columns(
                 consequence += "stores other columns now: if it uses them, start with a new checkpoint where this one "
                 consequence += f"has stopped (start_at=kdsl.Checkpoint({redact_value('', need.location)!r}), "
                 consequence += "docs/upgrading.md), or undo the change"
-                yield make("!", f"state of {name}", before or None, now or None, consequence)
+                yield resource.step("!", f"state of {name}", before or None, now or None, consequence)
                 break
 
 
 def _read_partition_key(folder: Folder, named: list[Offsets]) -> str | None:
-    """Read by which key a checkpoint stores rows by topic partition; None if it stores none, or several reads do.
-
-    Args:
-        folder: The folder of the checkpoint.
-        named: How far the reads of the table's topics are.
-    """
+    """Read by which key a checkpoint stores rows by topic partition; None if it stores none, or several reads do."""
     from kdsl.run.upsert.partition_state import parse_key
     from kdsl.run.upsert.state_folder import FOLDER
 

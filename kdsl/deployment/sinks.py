@@ -11,7 +11,7 @@ import attrs
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.deployment.desired import Declaration, Needs
-from kdsl.deployment.model import Difference, Kind, Mark, Step
+from kdsl.deployment.model import Resource, Step
 from kdsl.errors import KdslError, Where
 from kdsl.formats import ROW_KIND, UNAVAILABLE, TableId
 from kdsl.ingest import DeltaTables, Ingestion, JdbcTables
@@ -42,76 +42,6 @@ OpenSpark = Callable[[], "SparkSession"]
 Target = DeltaTarget | JdbcTarget
 
 
-@attrs.frozen
-class _SinkTable:
-    """A sink table, for its differences."""
-
-    name: str
-    where: Where
-    place: str
-    kind: Kind = "table"
-
-    def step(
-        self, mark: Mark, what: str, live: str | None, declared: str | None, consequence: str,
-        run: Callable[[], None] | None = None,
-    ) -> Step:  # fmt: skip
-        """Create a difference of the table; ``run`` makes the change, None if it is refused or cannot be looked at."""
-        difference = Difference(mark, self.kind, self.name, consequence, what, live, declared, self.where, self.place)
-        return Step(difference, run)
-
-    def compare(
-        self,
-        before: TableSchema | None,
-        evolution: SinkEvolution,
-        refusals: Iterable[Refusal],
-        wanted: Mapping[str, t.DataType],
-        change: Callable[[SchemaChange], None],
-        effect: str,
-    ) -> Iterator[Step]:
-        """Yield the changes that a table needs, what is refused, and the columns and wider types that are left out.
-
-        Args:
-            before: Its columns; None if there is no such table.
-            evolution: How they change.
-            refusals: What the sink cannot change.
-            wanted: The types of the rows by column.
-            change: Makes a change.
-            effect: What follows from a missing change.
-        """
-        refused = [*evolution.refusals, *refusals]
-        existing = {f.name.lower(): str(f.type) for f in (() if before is None else before.columns)}
-        for refusal in refused:
-            live = existing.get((refusal.column or "").lower())
-            declared = str(wanted[refusal.column]) if refusal.column is not None and refusal.column in wanted else None
-            what = "" if refusal.column is None else f"column {refusal.column}"
-            yield self.step("!", what, live, declared, f"{refusal.reason}; {refusal.fix}")
-        names = {refusal.column for refusal in refused}
-        for one in evolution.changes:
-            run, field = partial(change, one), one.columns[0]
-            match one.tag:
-                case "create.table":
-                    columns = ", ".join(f"{f.name} {f.type}" for f in one.columns)
-                    yield self.step("+", "", None, columns, f"there is no such table; {effect}", run)
-                case "add.column":
-                    yield self.step("+", f"column {field.name}", None, str(field.type), effect, run)
-                case "alter.column.type" if field.name not in names:
-                    consequence = f"the type becomes wider; {effect}"
-                    yield self.step("~", f"column {field.name}", str(one.before), str(field.type), consequence, run)
-        for name in evolution.left_out:
-            consequence = "schema.change.behavior or the sink's options leave the column out: its values are counted"
-            yield self.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
-        for name, refusal in evolution.must_fit.items():
-            declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
-            what = "NULL in it" if refusal.code == "not-null" else "values that it does not hold"
-            consequence = f"{refusal.reason}: a batch with {what} is refused; {refusal.fix}"
-            yield self.step("!", f"column {name}", existing[name.lower()], declared, consequence)
-        for name in evolution.narrowed:
-            live = existing[name.lower()]
-            declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
-            consequence = "schema.change.behavior keeps the type: values that do not fit are NULL and counted"
-            yield self.step("!", f"column {name}", live, declared, consequence)
-
-
 def compare_ingestion(
     declaration: Declaration, needs: Needs, open_folder: OpenFolder, open_spark: OpenSpark
 ) -> Iterator[Step]:
@@ -126,7 +56,7 @@ def compare_ingestion(
     location = declaration.checkpoint or plan.pipeline.checkpoint
     state = IngestState()
     if location is not None:
-        checkpoint = _SinkTable(redact_value("", location), where, declaration.title, "checkpoint")
+        checkpoint = Resource("checkpoint", redact_value("", location), where, declaration.title)
         try:
             state = StateFiles(open_folder(location), declaration.name).load()
         except KdslError as e:
@@ -153,7 +83,7 @@ def compare_ingestion(
         for topic in topics:
             if (wrong := wrong_topic(topic)) is not None:
                 fix = "name a topic for the table in sink.tableId-to-topic.mapping"
-                yield Step(Difference("!", "topic", topic, f"{wrong}; {fix}", where=where))
+                yield Resource("topic", topic, where).step("!", "", None, None, f"{wrong}; {fix}")
         needs.add_sink_topics(ingestion, declaration.title, [t for t in topics if wrong_topic(t) is None])
     elif starts and (declaration.new_table is not None or declaration.new_database is not None):
         yield from _compare_new(declaration, plan, where, open_spark)
@@ -172,7 +102,7 @@ def _compare_new(declaration: Declaration, plan: IngestPlan, where: Where, open_
         return
     new, kind = (declaration.new_table, "TABLE") if declaration.new_table else (declaration.new_database, "DATABASE")
     assert new is not None
-    table = _SinkTable(format_id(new), where, declaration.item.sink.type)
+    table = Resource("table", format_id(new), where, declaration.item.sink.type)
     try:
         spark = open_spark()
         exists = (
@@ -204,7 +134,7 @@ def _compare_sink(
         return
     spark = open_spark()
     for target, rows in targets.items():
-        table = _SinkTable(format_id(target), where, f"{ingestion.sink.type} {_address(writer, target)}")
+        table = Resource("table", format_id(target), where, f"{ingestion.sink.type} {_address(writer, target)}")
         schemas: dict[TableId, TableSchema | None] = {}
 
         def read(
@@ -233,7 +163,54 @@ def _compare_sink(
             writer.change_table(spark, target, [one], transformed)
 
         effect = "the next batch with such rows changes it"
-        yield from table.compare(schemas.get(target), evolution, refusals, wanted, change, effect)
+        yield from _compare_table(table, schemas.get(target), evolution, refusals, wanted, change, effect)
+
+
+def _compare_table(
+    table: Resource,
+    before: TableSchema | None,
+    evolution: SinkEvolution,
+    refusals: Iterable[Refusal],
+    wanted: Mapping[str, t.DataType],
+    change: Callable[[SchemaChange], None],
+    effect: str,
+) -> Iterator[Step]:
+    """Yield the changes that a table needs, what is refused, and the columns and wider types that are left out.
+
+    ``before`` are its columns, None if there is no such table; ``effect`` is what follows from a missing change.
+    """
+    refused = [*evolution.refusals, *refusals]
+    existing = {f.name.lower(): str(f.type) for f in (() if before is None else before.columns)}
+    for refusal in refused:
+        live = existing.get((refusal.column or "").lower())
+        declared = str(wanted[refusal.column]) if refusal.column is not None and refusal.column in wanted else None
+        what = "" if refusal.column is None else f"column {refusal.column}"
+        yield table.step("!", what, live, declared, f"{refusal.reason}; {refusal.fix}")
+    names = {refusal.column for refusal in refused}
+    for one in evolution.changes:
+        run, field = partial(change, one), one.columns[0]
+        match one.tag:
+            case "create.table":
+                columns = ", ".join(f"{f.name} {f.type}" for f in one.columns)
+                yield table.step("+", "", None, columns, f"there is no such table; {effect}", run)
+            case "add.column":
+                yield table.step("+", f"column {field.name}", None, str(field.type), effect, run)
+            case "alter.column.type" if field.name not in names:
+                consequence = f"the type becomes wider; {effect}"
+                yield table.step("~", f"column {field.name}", str(one.before), str(field.type), consequence, run)
+    for name in evolution.left_out:
+        consequence = "schema.change.behavior or the sink's options leave the column out: its values are counted"
+        yield table.step("!", f"column {name}", None, str(wanted.get(name, "")), consequence)
+    for name, refusal in evolution.must_fit.items():
+        declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
+        what = "NULL in it" if refusal.code == "not-null" else "values that it does not hold"
+        consequence = f"{refusal.reason}: a batch with {what} is refused; {refusal.fix}"
+        yield table.step("!", f"column {name}", existing[name.lower()], declared, consequence)
+    for name in evolution.narrowed:
+        live = existing[name.lower()]
+        declared = next((str(kind) for key, kind in wanted.items() if key.lower() == name.lower()), "")
+        consequence = "schema.change.behavior keeps the type: values that do not fit are NULL and counted"
+        yield table.step("!", f"column {name}", live, declared, consequence)
 
 
 def _address(writer: TableChanger, table: TableId) -> str:
@@ -254,7 +231,9 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
     """
     definition = table.definition
     columns = tuple(f for f in table.read_plan().output.fields if f.name not in (ROW_KIND, UNAVAILABLE))
-    shown = _SinkTable(target.table, definition.where, repr(target) if isinstance(target, JdbcTarget) else "delta")
+    shown = Resource(
+        "table", target.table, definition.where, repr(target) if isinstance(target, JdbcTarget) else "delta"
+    )
     try:
         key = choose_key(definition, None)
         spark = open_spark()
@@ -277,4 +256,4 @@ def compare_target(table: Table, target: Target, open_spark: OpenSpark) -> Itera
     adds = isinstance(target, DeltaTarget) and target.schema_evolution
     effect = "the next batch changes it" if adds else "the next batch fails without it"
     wanted = {f.name: f.type for f in columns}
-    yield from shown.compare(live, evolution, (), wanted, change, effect)
+    yield from _compare_table(shown, live, evolution, (), wanted, change, effect)

@@ -11,19 +11,18 @@ import attrs
 
 from kdsl.cluster import Registry
 from kdsl.deployment.desired import SubjectNeed
-from kdsl.deployment.model import Difference, Mark, Step
+from kdsl.deployment.model import Resource, Step
+from kdsl.diagnostics.clients import open_registry
 from kdsl.errors import KdslError
 from kdsl.formats import Direction, Use
 from kdsl.registry.errors import IncompatibleSchemaError, RegistryUnreachableError, UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema, SubjectVersion
-from kdsl.registry.settings import canonical
 from kdsl.schemas.registry import draft_registered_schema
 from kdsl.types import model as t
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
-_RETRIES = "max.retries"
 _THREADS = 8
 """How many subjects are looked at at the same time."""
 
@@ -42,14 +41,11 @@ def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[
 
     If the registry does not answer, its settings have errors, or its client is not installed, that is a difference.
     """
-    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     where = needs[0].where
     try:
-        from kdsl.registry import RegistryClient
-
-        client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
+        client = open_registry(registry)
     except KdslError as e:
-        yield Step(Difference("?", "registry", "of " + needs[0].table, str(e), where=where))
+        yield Resource("registry", "of " + needs[0].table, where).step("?", "", None, None, str(e))
         return
     seen: set[tuple[str, object]] = set()
     with ThreadPoolExecutor(_THREADS, "kdsl diff") as pool:
@@ -61,43 +57,32 @@ def _compare_registry(registry: Registry, needs: list[SubjectNeed]) -> Iterator[
                         yield step
         except RegistryUnreachableError as e:
             pool.shutdown(cancel_futures=True)
-            yield Step(Difference("?", "registry", client.address, str(e), where=where, place=client.address))
+            yield Resource("registry", client.address, where, client.address).step("?", "", None, None, str(e))
 
 
 def _compare_subject(client: RegistryClient, need: SubjectNeed) -> list[Step]:
     """Compare a table's schema with its subject."""
-    subject = f"{need.side} schema of {need.table}"
+    resource = Resource("subject", f"{need.side} schema of {need.table}", need.where, client.address)
     try:
         subject = need.schemas.find_subject(need.row, Use(side=need.side, topics=(need.topic,)), client)
+        resource = attrs.evolve(resource, name=subject)
         if "write" in need.directions and not need.schemas.use_latest_version:
-            step = _compare_sink_schema(client, need, subject)
+            step = _compare_sink_schema(client, need, resource)
         else:
-            step = _compare_latest_schema(client, need, subject)
+            step = _compare_latest_schema(client, need, resource)
     except RegistryUnreachableError:
         raise
     except IncompatibleSchemaError as e:
-        step = _step("!", client, need, subject, None, "the schema of the columns", _first_sentence(e))
+        without_schema = str(e).partition(": {")[0]
+        step = resource.step("!", "", None, "the schema of the columns", without_schema)
     except KdslError as e:
-        step = _step("?", client, need, subject, None, None, str(e))
+        step = resource.step("?", "", None, None, str(e))
     return [] if step is None else [step]
 
 
-def _step(
-    mark: Mark,
-    client: RegistryClient,
-    need: SubjectNeed,
-    subject: str,
-    live: str | None,
-    declared: str | None,
-    why: str,
-) -> Step:
-    """Create a difference of a subject, without a change."""
-    return Step(Difference(mark, "subject", subject, why, "", live, declared, need.where, client.address))
-
-
-def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
+def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, resource: Resource) -> Step | None:
     """Compare the schema that a sink writes; None if it is registered."""
-    chosen = need.schemas
+    chosen, subject = need.schemas, resource.name
     _, schema = chosen.sink_schema(need.row, client)
     try:
         client.look_up(subject, schema, normalize=chosen.normalize)
@@ -111,18 +96,16 @@ def _compare_sink_schema(client: RegistryClient, need: SubjectNeed, subject: str
         except UnknownSubjectError:
             columns = ", ".join(f"{f.name} {f.type}" for f in need.row.fields)
             why = "there is no such subject; " + _explain_write(need)
-            step = _step("+", client, need, subject, None, columns, why)
-        else:
-            level = client.compatibility(subject)
-            changes = _describe_changes(client, need, latest)
-            refusal = client.refusal(subject, schema, normalize=chosen.normalize)
-            values = f"version {latest.version}", f"the schema of {need.table}"
-            if refusal:
-                why = f"{changes} ({level}: refused: {refusal}); change the columns to fit, or the compatibility"
-                return _step("!", client, need, subject, *values, why)
-            why = f"{changes} ({level}: compatible); {_explain_write(need)}"
-            step = _step("~", client, need, subject, *values, why)
-        return Step(step.difference, register)
+            return resource.step("+", "", None, columns, why, register)
+        level = client.compatibility(subject)
+        changes = _describe_changes(client, need, latest)
+        refusal = client.refusal(subject, schema, normalize=chosen.normalize)
+        values = f"version {latest.version}", f"the schema of {need.table}"
+        if refusal:
+            why = f"{changes} ({level}: refused: {refusal}); change the columns to fit, or the compatibility"
+            return resource.step("!", "", *values, why)
+        why = f"{changes} ({level}: compatible); {_explain_write(need)}"
+        return resource.step("~", "", *values, why, register)
     return None
 
 
@@ -131,22 +114,22 @@ def _explain_write(need: SubjectNeed) -> str:
     return "the next write registers it" if need.schemas.auto_register else "writes fail, since auto-register is false"
 
 
-def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, subject: str) -> Step | None:
+def _compare_latest_schema(client: RegistryClient, need: SubjectNeed, resource: Resource) -> Step | None:
     """Compare the latest schema of a subject with the columns; None if they fit, or if a read finds no schema yet."""
     direction: Direction = "write" if "write" in need.directions else "read"
     try:
-        latest = client.latest(subject)
+        latest = client.latest(resource.name)
     except UnknownSubjectError:
         if direction == "read":
             return None  # its writer registers it
         why = "there is no such subject, whose latest schema is written (use-latest-version); register one"
-        return _step("!", client, need, subject, None, "a schema", why)
+        return resource.step("!", "", None, "a schema", why)
     misfit = need.schemas.schema_misfit(need.row, latest.schema, client, direction)
     if not misfit:
         return None
     verb = "read into" if direction == "read" else "written from"
     why = f"messages cannot be {verb} the columns: {misfit}; change the columns, or the schema"
-    return _step("!", client, need, subject, f"version {latest.version}", f"the columns of {need.table}", why)
+    return resource.step("!", "", f"version {latest.version}", f"the columns of {need.table}", why)
 
 
 def _describe_changes(client: RegistryClient, need: SubjectNeed, latest: SubjectVersion) -> str:
@@ -171,8 +154,3 @@ def _columns(client: RegistryClient, need: SubjectNeed, schema: RegisteredSchema
     except KdslError:
         return None
     return {column.name: column.type for column in draft.table.columns if column.role == "physical"}
-
-
-def _first_sentence(error: KdslError) -> str:
-    """The message of an error without the schema that it quotes."""
-    return str(error).partition(": {")[0]

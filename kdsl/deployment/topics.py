@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.deployment.desired import PARTITIONS, REPLICATION, ClusterNeeds, Setting, TopicNeed
-from kdsl.deployment.model import Difference, Mark, Step
+from kdsl.deployment.model import Resource, Step
 from kdsl.diagnostics.clients import open_admin
 from kdsl.diagnostics.doctor.admin import Config, Inspector, NotAnsweredError, TopicState
 from kdsl.diagnostics.doctor.java_admin import inspect_with
@@ -74,10 +74,8 @@ def compare_topics(live: LiveCluster) -> Iterator[Step]:
     for need in live.needs.topics:
         if need.topics.pattern is not None and not live.expand(need):
             consequence = "no topic matches: a read waits for one; correct the pattern, or create a topic"
-            yield Step(
-                Difference("!", "topic", need.topics.pattern, consequence, "topics", None, "at least one", need.where,
-                           live.place)
-            )  # fmt: skip
+            resource = Resource("topic", need.topics.pattern, need.where, live.place)
+            yield resource.step("!", "topics", None, "at least one", consequence)
     topics = [_Topic(name, needs, live) for name, needs in live.topics.items()]
     wanted = [topic.name for topic in topics if isinstance(topic.state, TopicState) and topic.reads_configs]
     configs = live.inspector.configs(wanted)
@@ -96,26 +94,13 @@ class _Topic:
             for setting, one in need.settings.items():
                 self._settings.setdefault(setting, []).append(one)
         self._upserts = [Setting(COMPACT, n.table, n.where) for n in needs if n.upserts and POLICY not in n.settings]
-        self._where = next((need for need in needs if need.settings), needs[0]).where
+        where = next((need for need in needs if need.settings), needs[0]).where
+        self._resource = Resource("topic", name, where, live.place)
 
     @property
     def reads_configs(self) -> bool:
         """Whether the configs of the topic are compared."""
         return bool(self._upserts) or any(name not in _SIZES for name in self._settings)
-
-    def _create_difference(
-        self,
-        mark: Mark,
-        what: str,
-        live: str | None,
-        declared: str | None,
-        consequence: str,
-        where: Where | None = None,
-    ) -> Difference:
-        """Create a difference of the topic; without ``where``, at the first table that declares settings."""
-        return Difference(
-            mark, "topic", self.name, consequence, what, live, declared, where or self._where, self._live.place
-        )
 
     def compare(self, configs: Mapping[str, Config] | NotAnsweredError) -> Iterator[Step]:
         """Yield the differences of the topic's settings, and the rights that the user lacks.
@@ -130,11 +115,11 @@ class _Topic:
         known |= {PARTITIONS: str(len(self.state.partitions)), REPLICATION: str(_replicas(self.state))}
         for name, (one, other) in contradictions.items():
             declared, consequence = _describe_contradiction(one, other)
-            yield Step(self._create_difference("!", name, known.get(name), declared, consequence, one.where))
+            yield self._resource.step("!", name, known.get(name), declared, consequence, where=one.where)
         yield from self._compare_sizes(self.state, chosen)
         if isinstance(configs, NotAnsweredError):
             consequence = f"the configs cannot be read: {configs}; grant DESCRIBE_CONFIGS on the topic"
-            yield Step(self._create_difference("?", "configs", None, None, consequence))
+            yield self._resource.step("?", "configs", None, None, consequence)
         elif self.reads_configs:
             yield from self._compare_configs(configs, chosen)
         yield from self._compare_rights(self.state)
@@ -165,11 +150,11 @@ class _Topic:
         """
         if why.code != KafkaError.UNKNOWN_TOPIC_OR_PART:
             consequence = f"the topic cannot be looked at: {why}; grant DESCRIBE on it"
-            return Step(self._create_difference("?", "", None, None, consequence))
+            return self._resource.step("?", "", None, None, consequence)
         for name, (one, other) in contradictions.items():
             declared, reason = _describe_contradiction(one, other)
             consequence = f"there is no such topic, and it is not created: {reason}"
-            return Step(self._create_difference("!", "", "no topic", f"{name} {declared}", consequence, one.where))
+            return self._resource.step("!", "", "no topic", f"{name} {declared}", consequence, where=one.where)
         settings = {name: one.value for need in self._needs for name, one in need.defaults.items()}
         settings |= {name: one.value for name, one in chosen.items()}
         if self._upserts:
@@ -190,7 +175,7 @@ class _Topic:
             None if replicas is None else int(replicas),
             settings,
         )
-        return Step(self._create_difference("+", "", None, ", ".join(parts), consequence), create)
+        return self._resource.step("+", "", None, ", ".join(parts), consequence, create)
 
     def _explain_use(self) -> str:
         """What fails without the topic."""
@@ -207,21 +192,21 @@ class _Topic:
             values = (PARTITIONS, str(count), declared.value)
             if wanted < count:
                 consequence = f"Kafka cannot take partitions away; declare {count}, or create another topic"
-                yield Step(self._create_difference("!", *values, consequence, declared.where))
+                yield self._resource.step("!", *values, consequence, where=declared.where)
             elif any(need.keyed for need in self._needs):
                 consequence = "keys move: rows of one key stand in two partitions from now on; needs --allow partitions"
                 grow = partial(self._live.admin.raise_partitions, self.name, wanted)
-                yield Step(self._create_difference("~", *values, consequence, declared.where), grow, "partitions")
+                yield self._resource.step("~", *values, consequence, grow, "partitions", where=declared.where)
             else:
                 consequence = "new records are spread over all of them; old ones stay where they are"
                 grow = partial(self._live.admin.raise_partitions, self.name, wanted)
-                yield Step(self._create_difference("~", *values, consequence, declared.where), grow)
+                yield self._resource.step("~", *values, consequence, grow, where=declared.where)
         declared = chosen.get(REPLICATION)
         if declared is not None and int(declared.value) != replicas:
             consequence = "replicas are moved between brokers, which kdsl does not do: kafka-reassign-partitions "
             consequence += f"--bootstrap-server {self._live.place}"
             values = (REPLICATION, str(replicas), declared.value)
-            yield Step(self._create_difference("!", *values, consequence, declared.where))
+            yield self._resource.step("!", *values, consequence, where=declared.where)
 
     def _compare_configs(self, configs: Mapping[str, Config], chosen: Mapping[str, Setting]) -> Iterator[Step]:
         """Yield the differences of declared configs; if any are declared, also those that are set and not declared.
@@ -235,12 +220,12 @@ class _Topic:
                 one = self._upserts[0]
                 consequence = f"{one} is an upsert table, whose rows would leave the topic; refused: "
                 consequence += self._alter(POLICY, COMPACT)
-                yield Step(self._create_difference("!", POLICY, live.value, COMPACT, consequence, one.where))
+                yield self._resource.step("!", POLICY, live.value, COMPACT, consequence, where=one.where)
         for name, one in declared.items():
             if name not in configs:
                 hint = nearest(name, configs)
                 consequence = f"the brokers have no such config{hint}; correct the name, or remove it"
-                yield Step(self._create_difference("!", name, "no such config", one.value, consequence, one.where))
+                yield self._resource.step("!", name, "no such config", one.value, consequence, where=one.where)
             elif _comparable(name, configs[name].value or "") != _comparable(name, one.value):
                 yield self._compare_config(name, configs[name].value or "", one)
         for name, live in configs.items():
@@ -248,28 +233,24 @@ class _Topic:
             if declared and live.overridden and not mentioned:
                 consequence = "set for the topic and not declared; it stays as it is: declare it, or remove it there: "
                 consequence += self._write_command(f"--delete-config {name}")
-                yield Step(self._create_difference("!", name, live.value, None, consequence))
+                yield self._resource.step("!", name, live.value, None, consequence)
 
     def _compare_config(self, name: str, live: str, declared: Setting) -> Step:
         """The difference of a config: changed if it becomes wider, else refused with the command that sets it."""
         values = (name, live, declared.value)
         if name == POLICY:
             refused = "refused, because it decides which records are deleted: "
-            return Step(
-                self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where)
-            )
+            return self._resource.step("!", *values, refused + self._alter(name, declared.value), where=declared.where)
         numbers = _limit(name, live), _limit(name, declared.value)
         if name in _WIDER and None not in numbers:
             if numbers[1] > numbers[0]:  # type: ignore[operator]  # neither is None
                 set_it = partial(self._live.admin.set_config, self.name, name, declared.value)
                 effect = "accepts more" if name.startswith("m") and "lag" not in name else "keeps records longer"
-                return Step(self._create_difference("~", *values, f"the topic {effect}", declared.where), set_it)
+                return self._resource.step("~", *values, f"the topic {effect}", set_it, where=declared.where)
             refused = "refused, because it narrows what the topic keeps or accepts: "
-            return Step(
-                self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where)
-            )
+            return self._resource.step("!", *values, refused + self._alter(name, declared.value), where=declared.where)
         refused = "refused, because it may not only widen: "
-        return Step(self._create_difference("!", *values, refused + self._alter(name, declared.value), declared.where))
+        return self._resource.step("!", *values, refused + self._alter(name, declared.value), where=declared.where)
 
     def _alter(self, name: str, value: str) -> str:
         """Write the command that sets a config."""
@@ -291,7 +272,7 @@ class _Topic:
             consequence = f"{need.table} cannot be {'read' if right == 'READ' else 'written'}; grant it: kafka-acls "
             consequence += f"--bootstrap-server {self._live.place} --add --allow-principal User:… --operation "
             consequence += f"{right.title()} --topic {shlex.quote(self.name)}"
-            yield Step(self._create_difference("!", "rights", has, right, consequence, need.where))
+            yield self._resource.step("!", "rights", has, right, consequence, where=need.where)
 
 
 def _describe_contradiction(one: Setting, other: Setting) -> tuple[str, str]:

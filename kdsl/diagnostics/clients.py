@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+import attrs
 import pyarrow as pa
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import ReadPlan
+from kdsl.registry.settings import canonical
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
@@ -25,6 +27,9 @@ from kdsl.run.session import start_local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kdsl.registry import RegistryClient
+
+_RETRIES = "max.retries"
 _log = logging.getLogger("kdsl")
 
 
@@ -42,6 +47,14 @@ def needs_jvm(cluster: Cluster) -> bool:
     """Whether only Java's clients can use the cluster's settings, such as those of Kerberos; False if no client can."""
     refused = any(p.severity == "error" for p in cluster.problems())
     return refused and not any(p.severity == "error" for p in cluster.problems("jvm"))
+
+
+def open_registry(registry: Registry) -> RegistryClient:
+    """Open a client of a registry without retries, since its current state is what matters."""
+    from kdsl.registry import RegistryClient
+
+    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
+    return RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
 
 
 def jvm_session() -> SparkSession:

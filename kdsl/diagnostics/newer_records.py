@@ -223,13 +223,9 @@ def _place_of(origin: Origin) -> tuple[_Place, int]:
 
 
 def _may_lack(until: float | None, end: int, offset: int | None, since: float) -> bool:
-    """Whether missing records may be newer than a record.
+    """Whether missing records, before one at a time and an offset, may be newer than a record.
 
-    Args:
-        until: The time of the first record after them; None if none are missing.
-        end: Its offset.
-        offset: The offset of the record in the same partition; None if it was in another one.
-        since: Its time.
+    The offset is None if the record was in another partition, and the time if none are missing.
     """
     if until is None:
         return False
@@ -249,6 +245,9 @@ class TopicSearch:
         state: The topic as it is now.
         records: The records.
         retention: How the topic forgets records.
+
+    Attributes:
+        newer: What was read.
     """
 
     def __init__(
@@ -259,10 +258,10 @@ class TopicSearch:
         self._admin = open_admin(self._cluster, topic)
         self._partitions = [(topic, number) for number in range(state.partitions)]
         self._ends: dict[TopicPartition, int] = {}
-        self._newer = NewerRecords(topic, state.id, records, retention)
+        self.newer = NewerRecords(topic, state.id, records, retention)
         earliest = self._admin.earliest(self._partitions)
         for partition, begin in self._find_begins(state, records, earliest).items():
-            self._newer.start_partition(partition[1], begin, earliest[partition])
+            self.newer.start_partition(partition[1], begin, earliest[partition])
 
     def _find_begins(
         self, state: Topic, records: Sequence[KeyedRecord], earliest: Mapping[TopicPartition, int]
@@ -303,24 +302,8 @@ class TopicSearch:
         """Read what was added since the last call."""
         ends = read_ends(self._admin, self._partitions, committed=False, known=self._ends).offsets
         self._ends = ends
-        ranges = [Range(*p, self._newer.next_offset(p[1]), ends[p]) for p in self._partitions]
+        ranges = [Range(*p, self.newer.next_offset(p[1]), ends[p]) for p in self._partitions]
         for batch in read_ranges(self._cluster, self._topic, ranges, {"key", "timestamp", "headers"}):
-            self._newer.add(batch)
+            self.newer.add(batch)
         for (_, partition), end in ends.items():
-            self._newer.end_partition(partition, end)
-
-    def judge(self, record: KeyedRecord) -> Verdict:
-        """Compare a record with what was read (`NewerRecords.judge`)."""
-        return self._newer.judge(record)
-
-    def has(self, id_: str) -> bool:
-        """Whether a replay has sent a record to the topic (`NewerRecords.has`)."""
-        return self._newer.has(id_)
-
-    def await_records(self, ids: Iterable[str]) -> None:
-        """Watch for records that are sent to the topic now (`NewerRecords.await_records`)."""
-        self._newer.await_records(ids)
-
-    def take_overtaken(self) -> set[str]:
-        """Return the records that were overtaken while they were sent (`NewerRecords.take_overtaken`)."""
-        return self._newer.take_overtaken()
+            self.newer.end_partition(partition, end)

@@ -411,7 +411,7 @@ class _Run:
             for topic, of_topic in letters.items():
                 if not self._dry_run:
                     for search in opened:
-                        search.await_records(letter.id for letter in of_topic)
+                        search.newer.await_records(letter.id for letter in of_topic)
                     self._send_to(topic, of_topic)
                 self.counts["sent"] += len(of_topic)
         if not self._dry_run and self.counts["sent"]:
@@ -421,7 +421,7 @@ class _Run:
         """Read what was added to topics; count and log the records that were overtaken."""
         for search in searches:
             search.update()
-            for id_ in sorted(search.take_overtaken()):
+            for id_ in sorted(search.newer.take_overtaken()):
                 self.counts["overtaken"] += 1
                 log.warning("%s was sent while a newer record with its key was written, and is now after it; write the "
                             "newer one again", id_)  # fmt: skip
@@ -464,10 +464,10 @@ def _judge_key(record: _RecordToSend, searches: Mapping[tuple[str, str], TopicSe
         return "newest"
     keyed = KeyedRecord(record.origin, record.key)
     of_target = searches[record.origin.topic, record.target]
-    if of_target is not None and of_target.has(record.origin.id):
+    if of_target is not None and of_target.newer.has(record.origin.id):
         return "done"
     verdicts = {
-        "unverified" if search is None else search.judge(keyed)
+        "unverified" if search is None else search.newer.judge(keyed)
         for topic in (record.origin.topic, record.target)
         for search in [searches[record.origin.topic, topic]]
     }

@@ -12,8 +12,6 @@ from kdsl.plan.model import ReadPlan, Topics
 from kdsl.run.offsets.stored import Range
 from kdsl.types import model as t
 
-_EMPTY = t.Row((), nullable=False)
-
 
 def read_topic(cluster: Cluster, topic: str, needs: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yield the records of a topic up to its present end, as raw record batches.
@@ -23,7 +21,7 @@ def read_topic(cluster: Cluster, topic: str, needs: Collection[str]) -> Iterator
         topic: The topic.
         needs: The fields of the batches (`kdsl.run.records.metadata.RAW`), besides topic, partition and offset.
     """
-    subscription = subscribe(_plan_raw_read(topic), cluster)
+    subscription = subscribe(plan_raw_read(topic), cluster)
     partitions = subscription.partitions(subscription.topics())
     begin, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     yield from read_ranges(cluster, topic, [Range(*p, begin[p], ends[p]) for p in partitions], needs)
@@ -42,10 +40,11 @@ def read_ranges(
     """
     wanted = [one for one in ranges if one.end > one.start]
     if wanted:
-        with record_reader(cluster, _plan_raw_read(topic), {*needs}, name="kdsl-dlq", large=True) as reader:
+        with record_reader(cluster, plan_raw_read(topic), {*needs}, name="kdsl-dlq", large=True) as reader:
             yield from reader.read(wanted)
 
 
-def _plan_raw_read(topic: str) -> ReadPlan:
+def plan_raw_read(topic: str) -> ReadPlan:
     """Plan a read of a topic's records without columns."""
-    return ReadPlan(topic, Topics((topic,)), _EMPTY, _EMPTY)
+    empty = t.Row((), nullable=False)
+    return ReadPlan(topic, Topics((topic,)), empty, empty)

@@ -147,15 +147,7 @@ def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
 def _hash_records(
     batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None, table: str
 ) -> pl.DataFrame:
-    """Hash the identities and keys of a batch of records; see `_read_records`. Errors name the table.
-
-    Args:
-        batch: The raw records.
-        by: As for `compare`.
-        header: As for `compare`.
-        decoder: Decodes the records if columns identify them; None otherwise.
-        table: The table's name.
-    """
+    """Hash the identities and keys of a batch of records; see `_read_records`. Errors name the table."""
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))
         assert isinstance(identity, pl.DataFrame)

@@ -15,7 +15,7 @@ import attrs
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.errors import Where
 from kdsl.formats import MAX_COLUMNS
-from kdsl.ingest.ends.end import COMMAS, Sink, Source
+from kdsl.ingest.ends.end import COMMAS, Sink, Source, at_least_one
 from kdsl.ingest.selectors import RouteMode
 from kdsl.option_values import Codec
 from kdsl.options import Options, Spelling, option
@@ -121,11 +121,6 @@ def _check_zone(zone: str | None) -> str | None:
     return None if zone is None or is_zone(zone) else "use the name of a time zone, such as Europe/Berlin"
 
 
-def _positive(value: int | None) -> str | None:
-    """What to write instead of a number below 1; None for others, and for None."""
-    return None if value is None or value > 0 else "use a number greater than 0"
-
-
 class Pipeline(Options):
     """The settings of the whole ingestion."""
 
@@ -154,7 +149,7 @@ class Pipeline(Options):
         ignore_case=True,
     )
     parallelism: int | None = option(
-        "parallelism", "The largest number of tasks that read.", default=None, check=_positive
+        "parallelism", "The largest number of tasks that read.", default=None, check=at_least_one
     )
     time_zone: str | None = option(
         "local-time-zone",
@@ -197,11 +192,11 @@ class Pipeline(Options):
         default=Properties(),
     )
     max_columns: int = option(
-        "max-columns", "The largest number of columns of a table.", default=MAX_COLUMNS, check=_positive
+        "max-columns", "The largest number of columns of a table.", default=MAX_COLUMNS, check=at_least_one
     )
-    max_tables: int = option("max-tables", "The largest number of tables.", default=MAX_TABLES, check=_positive)
+    max_tables: int = option("max-tables", "The largest number of tables.", default=MAX_TABLES, check=at_least_one)
     sink_concurrency: int = option(
-        "sink-concurrency", "How many tables are written at the same time.", default=4, check=_positive
+        "sink-concurrency", "How many tables are written at the same time.", default=4, check=at_least_one
     )
     rpc_timeout: str | None = option(
         "schema-operator.rpc-timeout", "An option of Flink CDC without effect: there is no such operator.", default=None

@@ -155,11 +155,11 @@ class Ingestion(IngestionDef):
                 `copy`), kdsl cannot run the ingestion, the newest records are refused, a topic does not exist, or the
                 cluster or the sink cannot be reached.
         """
-        from kdsl.ingest.run.query import start_ingestion
+        from kdsl.ingest.run.query import SharedIngestion, start_ingestions
 
-        return start_ingestion(
-            spark, self, checkpoint, once=once, writer=writer, allow=allow, forgive_errors=forgive_errors,
-            rebuild_schemas=rebuild_schemas,
+        return start_ingestions(
+            spark, [SharedIngestion(self, writer=writer)], checkpoint, once=once, allow=allow,
+            forgive_errors=forgive_errors, rebuild_schemas=rebuild_schemas,
         )  # fmt: skip
 
     def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:

@@ -75,19 +75,15 @@ class MessageEncoder:
         Args:
             rows: The row kind, the columns, and maybe `PASSES`.
         """
-        return self._encode(self._joiner.add(rows))
-
-    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone."""
-        return self._encode(rows)
+        return self.encode_all(self._joiner.add(rows))
 
     def finish(self) -> pa.RecordBatch | None:
         """Encode the row that waits, which is a delete then; None if there is none, or it does not pass."""
         rows = self._joiner.finish()
-        return None if rows is None else self._encode(rows)
+        return None if rows is None else self.encode_all(rows)
 
-    def _encode(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Encode rows that do not wait for others; None if no row passes."""
+    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows that contain both rows of each update; None if no row passes. A row that waits is left alone."""
         passes = read_passes(rows)
         changes = find_changes(read_kinds(rows), passes)
         if not len(changes.before):
@@ -109,13 +105,10 @@ class MessageEncoder:
         return pa.RecordBatch.from_arrays([self._keys(columns, changes), values], ["key", "value"])
 
     def _divide_moves(self, columns: Mapping[str, pa.Array], changes: RowChanges) -> tuple[RowChanges, Mask]:
-        """Divide each update that changes the message key, as Debezium does.
+        """Divide updates that change the message key, as Debezium does; also return which changes are only tombstones.
 
         The delete and, unless it is one itself, a tombstone have the old key, and then the insert has the new one:
         otherwise the old row would stay for whoever reads one partition, or a compacted topic.
-
-        Returns:
-            The changes, and which of them are only tombstones of deletes.
         """
         updates = np.flatnonzero((changes.before >= 0) & (changes.after >= 0))
         is_moved = np.zeros(len(changes.before), dtype=bool)

@@ -425,14 +425,8 @@ class _Work:
     ) -> SinkColumn | None:
         """A column with an expression; None, and a problem, if that cannot be.
 
-        That is so if it has no name, cannot be translated, or has a type that tables do not have.
-
-        Args:
-            option: The option that has the expression.
-            text: The text in which the positions of the expression count.
-            value: The expression.
-            name: The name of the column.
-            names: What the expression can use.
+        That is so if it has no name, cannot be translated, or has a type that tables do not have. Positions of the
+        expression count in ``text``.
         """
         typed = self._translate(option, text, value, names)
         if name is None:

@@ -281,14 +281,7 @@ class RecordSplitter:
     ) -> list[Rejection]:
         """The records among some that cannot be read with the columns of their table, by index in ``raw``.
 
-        Args:
-            raw: The records.
-            indices: Those that are tried.
-            table: The table; its decoder is kept for as long as its columns stay the same.
-            known: The columns with which they are read.
-
-        Returns:
-            The records; none if a column has the name of a metadata column: the batch is then refused as a whole.
+        None if a column has the name of a metadata column: the batch is then refused as a whole.
         """
         listed = {column.name for column in self._feed.metadata_columns(table)}
         if any(field.name in listed for field in known.schema.columns):

@@ -222,13 +222,7 @@ class RouteRule:
 
 
 def _fill(template: str, match: re.Match[str], table: TableId) -> list[str]:
-    """The names that a template of one name becomes; more than one if a group matches several.
-
-    Args:
-        template: The name, with ``$1`` for a group.
-        match: The match of a pattern with the names of a table, joined by dots.
-        table: The table.
-    """
+    """The names that a template of one name becomes; more than one if a group matches several."""
     names = [""]
     for i, piece in enumerate(_GROUP.split(template)):
         if i % 2 == 0:
@@ -244,12 +238,7 @@ def _fill(template: str, match: re.Match[str], table: TableId) -> list[str]:
 
 
 def _split_span(table: TableId, span: tuple[int, int]) -> list[str]:
-    """The names, or parts of names, in a span of the names of a table, joined by dots; one empty part if it is empty.
-
-    Args:
-        table: The table.
-        span: The start and the end; both are -1 for a group that matched nothing.
-    """
+    """The names, or parts of names, in a span of the names of a table, joined by dots; at least an empty one."""
     parts, start = [], 0
     for name in table:
         end = start + len(name)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, get_args, get_origin
 from urllib.parse import quote
 
 import attrs
+from cattrs import Converter
 
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
@@ -221,7 +222,7 @@ class StateFiles:
     def _notes(self, number: int, document: Mapping[str, Any]) -> list[Note]:
         """The notes of a file."""
         try:
-            return list(_read_notes(document))
+            return _CONVERTER.structure(document["notes"], list[Note])
         except Exception as e:
             raise self._error(number, f"cannot be read: {type(e).__name__} in its contents", "restore it") from e
 
@@ -253,7 +254,7 @@ class StateFiles:
             "batch": note.batch,
             "after": None if whole or not earlier else earlier[-1],
             "whole": whole,
-            "notes": [*(_document_of_state(before) if whole else ()), _document(note)],
+            "notes": _CONVERTER.unstructure([*(_notes_of_state(before) if whole else ()), note]),
         }
         name = f"{self._place}/{_file(note.batch)}"
         self._folder.write(name, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
@@ -333,107 +334,46 @@ def _file(number: int | None) -> str:
     return "start.json" if number == START else f"{number}.json"
 
 
-def _schema_document(schema: TableSchema) -> dict[str, Any]:
-    """A schema as JSON; `_schema` reads it."""
-    columns = [
-        {"name": f.name, "type": str(f.type)} | ({} if f.comment is None else {"comment": f.comment})
-        for f in schema.columns
-    ]
-    return {"columns": columns, "primary_key": list(schema.primary_key)}
+def _make_converter() -> Converter:
+    """Create the converter between notes and JSON, without what is empty."""
+    converter = Converter(omit_if_default=True, detailed_validation=False)
+    converter.register_unstructure_hook_func(_is_type, str)
+    converter.register_structure_hook_func(_is_type, lambda text, _: parse_type(text))
+    converter.register_unstructure_hook(RecordId, lambda record_id: list(attrs.astuple(record_id)))
+    converter.register_structure_hook(RecordId, lambda parts, _: RecordId(*parts))
+
+    def write_tables(tables: Mapping[TableId, Any]) -> dict[str, Any]:
+        return {format_id(table): converter.unstructure(one) for table, one in tables.items()}
+
+    def read_tables(tables: Mapping[str, Any], kind: Any) -> dict[TableId, Any]:
+        value = get_args(kind)[1]
+        return {parse_id(name): converter.structure(one, value) for name, one in tables.items()}
+
+    converter.register_unstructure_hook_func(_is_by_table, write_tables)
+    converter.register_structure_hook_func(_is_by_table, read_tables)
+    return converter
 
 
-def _fields(columns: Iterable[Mapping[str, Any]]) -> tuple[t.Field, ...]:
-    """Columns from their JSON."""
-    return tuple(t.Field(c["name"], parse_type(c["type"]), c.get("comment")) for c in columns)
+def _is_type(kind: Any) -> bool:
+    """Whether a type is one of column types."""
+    return isinstance(kind, type) and issubclass(kind, t.DataType)
 
 
-def _schema(document: Mapping[str, Any]) -> TableSchema:
-    """A schema from its JSON."""
-    return TableSchema(_fields(document["columns"]), tuple(document["primary_key"]))
+def _is_by_table(kind: Any) -> bool:
+    """Whether a type is a mapping by table, whose keys JSON can only have as strings."""
+    return get_origin(kind) is Mapping and get_args(kind)[0] == TableId
 
 
-def _document(note: Note) -> dict[str, Any]:
-    """A note as JSON, without what is empty."""
-    parts: dict[str, Any] = {
-        "upstream": {
-            format_id(table): {**_schema_document(one.schema), "key": list(one.key)}
-            for table, one in note.upstream.items()
-        },
-        "sinks": {format_id(table): _schema_document(schema) for table, schema in note.sinks.items()},
-        "counts": dict(note.counts),
-        "changes": [_change_document(change) for change in note.changes],
-        "declared": dict(note.declared),
-        "records": {format_id(table): count for table, count in note.records.items()},
-        "progress": dict(note.progress),
-        "places": {
-            format_id(table): {name: _record_document(record_id) for name, record_id in record_ids.items()}
-            for table, record_ids in note.record_ids.items()
-        },
-        "identities": {format_id(table): identity for table, identity in note.identities.items()},
-        "written": {format_id(table): batch for table, batch in note.written.items()},
-    }
-    return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
+_CONVERTER = _make_converter()
 
 
-def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
-    """A whole state as notes in JSON: one for each batch that changed something, and one with everything else."""
+def _notes_of_state(state: IngestState) -> Iterator[Note]:
+    """Split a whole state into notes: one for each batch that changed something, and one with everything else."""
     batches: dict[int, list[SchemaChange]] = {}
     for batch, change in state.changes:
         batches.setdefault(batch, []).append(change)
     for batch, changes in batches.items():
-        yield _document(Note(batch, changes=tuple(changes)))
+        yield Note(batch, changes=tuple(changes))
     if state.last is not None:
-        rest = (state.upstream, state.sinks, state.counts, (), state.declared, state.records, state.progress)
-        yield _document(Note(state.last, *rest, state.record_ids, state.identities, state.written))
-
-
-def _change_document(change: SchemaChange) -> dict[str, Any]:
-    """A schema change as JSON, without what it does not have."""
-    record_id = change.record_id
-    return {
-        "tag": change.tag,
-        "table": format_id(change.table),
-        "columns": _schema_document(TableSchema(change.columns))["columns"],
-        **({} if change.before is None else {"before": str(change.before)}),
-        **({} if record_id is None else {"place": _record_document(record_id)}),
-    }
-
-
-def _record_document(record_id: RecordId) -> list[str | int]:
-    """The id of a record as JSON: topic, partition and offset."""
-    return [record_id.topic, record_id.partition, record_id.offset]
-
-
-def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
-    """The notes of a file, as `_document` wrote them; errors of what is missing or wrong are those of Python."""
-    notes: Sequence[Mapping[str, Any]] = document["notes"]
-    for one in notes:
-        changes = tuple(
-            SchemaChange(
-                change["tag"],
-                parse_id(change["table"]),
-                _fields(change["columns"]),
-                parse_type(change["before"]) if "before" in change else None,
-                RecordId(*change["place"]) if "place" in change else None,
-            )
-            for change in one.get("changes", ())
-        )
-        yield Note(
-            int(one["batch"]),
-            {
-                parse_id(name): UpstreamTable(_schema(table), tuple(table["key"]))
-                for name, table in one.get("upstream", {}).items()
-            },
-            {parse_id(name): _schema(table) for name, table in one.get("sinks", {}).items()},
-            {reason: int(count) for reason, count in one.get("counts", {}).items()},
-            changes,
-            dict(one.get("declared", {})),
-            {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
-            dict(one.get("progress", {})),
-            {
-                parse_id(name): {column: RecordId(*record_id) for column, record_id in record_ids.items()}
-                for name, record_ids in one.get("places", {}).items()
-            },
-            {parse_id(name): str(identity) for name, identity in one.get("identities", {}).items()},
-            {parse_id(name): int(batch) for name, batch in one.get("written", {}).items()},
-        )
+        rest = attrs.asdict(state, recurse=False, filter=lambda field, _: field.name not in ("changes", "last"))
+        yield Note(state.last, **rest)

@@ -416,12 +416,8 @@ class RegistryClient:
     ) -> Answer:
         """Send a request to each address until one answers, with retries; the next request starts with that address.
 
-        The first failure is logged, with the time that the retries may take: their pauses, and once the read timeout.
-
-        If ``may_lack_path`` is set, a registry of another version or maker may lack the path, which is not an error.
-
-        Returns:
-            The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.
+        A registry of another version or maker may lack the path, which is not an error with ``may_lack_path``. The
+        caller checks for the statuses 404, 409 and 422.
         """
         settings = self._settings
         reason = ""

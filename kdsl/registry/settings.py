@@ -229,13 +229,7 @@ class _SettingsReader:
         )
 
     def _check_headers(self, named: Mapping[str, str]) -> None:
-        """Record a problem for each header that cannot be sent: its name is wrong, or its value is not printable ASCII.
-
-        The client would fail when it sends them, and quote their values. Values with references are not checked.
-
-        Args:
-            named: The names of headers by the settings that contain their values.
-        """
+        """Record a problem for each header that cannot be sent: the client would fail later, and quote its value."""
         for key, name in named.items():
             text = self._values[key]
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):

@@ -10,7 +10,6 @@ from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, nearest
 from kdsl.formats import Direction
-from kdsl.resolve.keys import key_columns
 from kdsl.resolve.model import Transactions
 from kdsl.resolve.rule import problem
 
@@ -146,7 +145,7 @@ def check_partitioner(table: TableDef, direction: Direction) -> Iterator[Problem
         message = f"{shown} is not a partitioner{nearest(chosen, PARTITIONERS)}"
         fix = "write 'default', 'fixed', 'round-robin', or a function as 'package.module:function'"
         yield problem(table, "partitioner", message, fix, option="partitioner")
-    if chosen == "round-robin" and key_columns(table):
+    if chosen == "round-robin" and table.message_key:
         message = f"{shown} sends records of one key to several partitions, but the table has key columns"
         fix = f"remove {table.option_name('partitioner')}: by default records of one key go to one partition"
         yield problem(table, "partitioner-keys", message, fix, option="partitioner")

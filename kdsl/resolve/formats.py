@@ -12,7 +12,7 @@ from kdsl.errors import Problem
 from kdsl.formats import Direction, Format, Side, Use
 from kdsl.options import Spelling
 from kdsl.registry.settings import SASL, inherits_login
-from kdsl.resolve.keys import has_raw_value_alone, key_columns, value_columns
+from kdsl.resolve.keys import has_raw_value_alone, value_columns
 from kdsl.resolve.rule import problem, value_severity
 from kdsl.resolve.transport import transport_of
 from kdsl.types import model as t
@@ -44,7 +44,7 @@ def check_format_options(table: TableDef, direction: Direction) -> Iterator[Prob
     """
     options = table.options
     by_name = {c.name: c for c in table.physical}
-    keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
+    keys = [by_name[n] for n in dict.fromkeys(table.message_key) if n in by_name]
     sides: tuple[tuple[Side, Format | None, list[ColumnDef], str], ...] = (
         ("key", table.key_format, keys, options.key_prefix),
         ("value", table.value_format, list(value_columns(table)), options.value_prefix),
@@ -91,7 +91,7 @@ def check_literal_secrets(table: TableDef, direction: Direction) -> Iterator[Pro
     if transport_of(table) != "jvm" and not staged:
         return
     how = f"with {table.setting('exactly_once', 'staged') if staged else table.setting('transport', 'jvm')}"
-    sides = (("key", table.key_format, key_columns(table)), ("value", table.value_format, value_columns(table)))
+    sides = (("key", table.key_format, table.message_key), ("value", table.value_format, value_columns(table)))
     for side, chosen, columns in sides:
         for key in open_secrets(chosen, None) if chosen is not None and columns else ():
             assert chosen is not None

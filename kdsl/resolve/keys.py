@@ -19,11 +19,6 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 
-def key_columns(table: TableDef) -> tuple[str, ...]:
-    """The names of the key columns in the order of the message key; some may not exist."""
-    return table.message_key
-
-
 def except_key(table: TableDef) -> bool:
     """Whether the key columns are left out of the message value."""
     return table.options.value_fields == "EXCEPT_KEY" and table.key_format is not None
@@ -34,7 +29,7 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
     They are all physical columns, without the key columns if `except_key` says so.
     """
-    keys = set(key_columns(table)) if except_key(table) else set()
+    keys = set(table.message_key) if except_key(table) else set()
     return tuple(c for c in table.physical if c.name not in keys)
 
 
@@ -44,7 +39,7 @@ def key_part(table: TableDef) -> Part | None:
     Files are read, and errors raised, as for `Format.portable`.
     """
     by_name = {c.name: c for c in table.physical}
-    columns = [by_name[name] for name in key_columns(table)]
+    columns = [by_name[name] for name in table.message_key]
     return _make_part(table.key_format, columns, table.options.key_prefix)
 
 
@@ -99,7 +94,7 @@ def check_key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Probl
 
     The rules of upsert tables report theirs without key columns.
     """
-    keys = key_columns(table)
+    keys = table.message_key
     in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
     key_format = "key=" if in_python else "'key.format'"
     if keys and table.key_format is None and "key" not in table.unread:
@@ -122,7 +117,7 @@ def check_key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
     physical = [c.name for c in table.physical]
     by_name = {c.name: c for c in table.columns}
     seen: set[str] = set()
-    for name in key_columns(table):
+    for name in table.message_key:
         column = by_name.get(name)
         if column is None:
             message = f"the key field {name!r} is not a column of the table{nearest(name, physical)}"
@@ -163,7 +158,7 @@ def check_prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(table, "prefix-overlap", message, fix, option="value_prefix")
     by_name = {c.name: c for c in table.physical}
     sides = (
-        ("key", key, key_set, [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]),
+        ("key", key, key_set, [by_name[n] for n in dict.fromkeys(table.message_key) if n in by_name]),
         ("value", value, value_set, list(value_columns(table))),
     )
     for side, prefix, setting, columns in sides:
@@ -173,7 +168,7 @@ def check_prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
                 fix = f"rename it to {prefix + column.name!r}"
                 if side == "key" and table.key_fields:
                     fix += ", also in 'key.fields'"
-                if side == "value" and column.name in key_columns(table):
+                if side == "value" and column.name in table.message_key:
                     fix = f"set {except_key_set}, so that key columns stay out of the value"
                 yield problem(table, f"{side}-prefix", message, fix, column=column)
             elif column.name == prefix != "":
@@ -199,7 +194,7 @@ def check_key_options_without_key(table: TableDef, _: Direction) -> Iterator[Pro
 
     A key format or key columns make a key; upsert tables are not checked.
     """
-    if table.key_format is not None or key_columns(table) or table.upserts is not None:
+    if table.key_format is not None or table.message_key or table.upserts is not None:
         return
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):
         value = getattr(table.options, attribute)

@@ -9,7 +9,7 @@ from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.errors import Problem, listing, nearest
 from kdsl.formats import Direction
 from kdsl.options import Spelling
-from kdsl.resolve.keys import key_columns, value_columns
+from kdsl.resolve.keys import value_columns
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
@@ -109,7 +109,7 @@ def check_raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[P
     """Report, for a write, a raw key beside key columns or a key format, and a raw value beside value columns."""
     if direction != "write":
         return
-    keys = key_columns(table)
+    keys = table.message_key
     values = [c.name for c in value_columns(table)]
     for column in metadata_columns(table, direction):
         if column.shows == "__raw_key__" and (table.key_format is not None or keys):

@@ -16,7 +16,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem
 from kdsl.formats import Direction
 from kdsl.resolve.delivery import delivery_of
-from kdsl.resolve.keys import key_columns, value_columns
+from kdsl.resolve.keys import value_columns
 from kdsl.resolve.metadata import metadata_columns
 from kdsl.resolve.rule import problem
 from kdsl.spark_versions import PYTHON_SOURCES, is_installed
@@ -291,7 +291,7 @@ def check_realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     micro = f"write {table.setting('latency', 'micro-batch')}"
     by_name = {c.name: c for c in table.physical}
     sides = (
-        ("key", table.key_format, [by_name[n] for n in key_columns(table) if n in by_name]),
+        ("key", table.key_format, [by_name[n] for n in table.message_key if n in by_name]),
         ("value", table.value_format, value_columns(table)),
     )
     for name, chosen, columns in sides:

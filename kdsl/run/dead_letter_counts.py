@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
@@ -32,7 +32,7 @@ from kdsl.run.dead_letters.report import (
     allow,
     allow_all,
     check_refusal,
-    receive,
+    read_report,
     refusals,
     refuse,
     storing,
@@ -40,6 +40,7 @@ from kdsl.run.dead_letters.report import (
 )
 from kdsl.run.listeners.events import Observer
 from kdsl.run.listeners.listener import observe
+from kdsl.run.task_reports import Accumulators
 from kdsl.spark_internals.queries import RunningQuery, cancel_stage, set_in_query_session
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_internals.workers import current_batch_id, current_query_id
@@ -196,12 +197,12 @@ class LetterCounts(Observer):
                 if counts is not None and counts.run == query.run_id:
                     del self._queries[query.id]
 
-    def receive(self, reports: Sequence[LetterReport]) -> None:
+    def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators.
 
         A batch or action with too many is refused. Errors are only logged.
         """
-        for report in reports:
+        for report in map(read_report, documents):
             try:
                 self._add(report)
             except Exception:
@@ -289,13 +290,14 @@ class LetterCounts(Observer):
 
 
 LETTERS = LetterCounts()
+ACCUMULATORS = Accumulators(LETTERS)
+"""The accumulators of the reports of tasks."""
 
 
 @cache
 def watch_letters() -> None:
     """Count the letters of all queries and actions of this process from now on; once in a process."""
     observe(LETTERS)
-    receive(LETTERS.receive)
 
 
 def check_letters(batch: DataFrame) -> None:

@@ -74,7 +74,7 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
             )  # fmt: skip
         return rows
     try:
-        return _with_whole_partitions(rows)
+        return replace_stream_options(rows, _choose_options)
     except GatewayError as e:
         if isinstance(e, JavaError):
             raise
@@ -87,24 +87,10 @@ def read_whole_partitions(rows: DataFrame, plan: WritePlan) -> DataFrame:
         return rows
 
 
-def _with_whole_partitions(rows: DataFrame) -> DataFrame:
-    """Return a stream whose Kafka sources read each partition in one task."""
-    from kdsl.run.librdkafka.datasource import FORMAT
+def _choose_options(leaf: PlanNode) -> tuple[Mapping[str, str], bool] | None:
+    """Return the options with which a stream of kdsl reads each partition in one task, and whether it is loaded again.
 
-    def choose_own(leaf: PlanNode) -> Mapping[str, str] | None:
-        return _choose_options(leaf) if leaf.source_name == FORMAT else None
-
-    def choose_java(leaf: PlanNode) -> Mapping[str, str] | None:
-        return _choose_options(leaf) if leaf.source_name != FORMAT else None
-
-    rows = replace_stream_options(rows, choose_own, keeps_table=False)
-    return replace_stream_options(rows, choose_java, keeps_table=True)
-
-
-def _choose_options(leaf: PlanNode) -> Mapping[str, str] | None:
-    """Return the options with which a stream of kdsl reads each partition in one task.
-
-    None if it is not a stream of kdsl, or reads so already.
+    None if it is not a stream of kdsl, or reads so already. A Python source keeps the options with which it was loaded.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.read_task import WHOLE
@@ -113,8 +99,8 @@ def _choose_options(leaf: PlanNode) -> Mapping[str, str] | None:
         return None
     options = leaf.source_options
     if leaf.source_name == FORMAT:
-        return None if WHOLE in options else {**options, WHOLE: "true"}
-    return {name: value for name, value in options.items() if name != SPLIT} if SPLIT in options else None
+        return None if WHOLE in options else ({**options, WHOLE: "true"}, True)
+    return ({name: value for name, value in options.items() if name != SPLIT}, False) if SPLIT in options else None
 
 
 def _is_own_stream(leaf: PlanNode) -> bool:

@@ -22,12 +22,13 @@ from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
 from kdsl.run.dataframes.computed_columns import ColumnMaker, add_computed_columns
-from kdsl.run.dead_letter_counts import LETTERS, watch_letters
+from kdsl.run.dead_letter_counts import ACCUMULATORS, LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.headers import NEEDS
-from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR, accumulator as letter_reports
-from kdsl.run.decode_tasks import DecodeTask, LetterTarget, PackTask, PlannedTopics
+from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
+from kdsl.run.decode_tasks import DecodeTask, LetterTarget
 from kdsl.run.librdkafka.task_output import Report
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners.commits import warn_about_batch_commits
 from kdsl.run.listeners.listener import observe
 from kdsl.run.listeners.reads import read_id
@@ -54,7 +55,6 @@ from kdsl.run.upsert.rows import record_row
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
 from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
-from kdsl.types import model as t
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,7 +220,7 @@ def decode(
     _check_types(df, wanted, plan)
     if not needs and not wanted:
         wanted = df.columns[:1]
-    rows = _map_records(df.select(*wanted), DecodeTask, record_row(plan), plan, registry)
+    rows = _map_records(df.select(*wanted), plan, registry)
     return add_computed_columns(rows, plan, computed or {}, streaming=df.isStreaming)
 
 
@@ -276,42 +276,30 @@ def check_letter_topic(plan: ReadPlan, cluster: Cluster) -> None:
 
 def _map_records(
     raw: DataFrame,
-    run: type[DecodeTask],
-    row: t.Row,
     plan: ReadPlan,
     registry: Registry | None,
     name: str = "",
     letters: LetterTarget | None = None,
-    topics: PlannedTopics | None = None,
+    topics: TopicIds | None = None,
+    *,
+    packs: bool = False,
 ) -> DataFrame:
-    """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs.
-
-    The accumulator for reports is created if needed (`_reporting_options`).
-
-    Args:
-        raw: The records.
-        run: The decoder that ``mapInArrow`` runs.
-        row: The columns that it creates.
-        plan: The read plan.
-        registry: The schema registry, where a format needs one.
-        name: The observation under which its tasks report; empty for none.
-        letters: Where its tasks write dead letters; None if records that cannot be decoded are errors.
-        topics: The topics that its tasks check; None for none.
-    """
+    """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs."""
     from kdsl.types.spark import spark_schema
 
-    zone = raw.sparkSession.conf.get(_ZONE) or "UTC"
-    accumulator = _reporting_options(raw.sparkSession).get(accumulated.OPTION)
-    decoder = run(
+    spark = raw.sparkSession
+    zone = spark.conf.get(_ZONE) or "UTC"
+    task = DecodeTask(
         plan_text(plan),
         zone,
         without_literal_secrets(plan, registry),
+        packs,
         name,
-        None if accumulator is None else int(accumulator),
+        _accumulator(spark),
         letters,
-        topics,
+        topics or TopicIds(),
     )
-    return raw.mapInArrow(decoder, spark_schema(row))
+    return raw.mapInArrow(task, spark_schema(CHUNK_COLUMNS if packs else record_row(plan)))
 
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
@@ -362,7 +350,7 @@ def _over_jvm(
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
 
-    reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
+    reporting = streaming and plan.latency != "realtime" and _accumulator(spark) is not None
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
     cores = available_cores(spark)
     whole = whole or is_connect(spark)
@@ -372,10 +360,10 @@ def _over_jvm(
     if plan.latency == "realtime":
         return add_computed_columns(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
-    run, row = (DecodeTask, record_row(plan)) if plan.upserts is None else (PackTask, CHUNK_COLUMNS)
-    topics = None if streaming else PlannedTopics.of(cluster, ids)
+    topics = TopicIds.of(cluster, {} if streaming else ids)
     letters = _letters(spark, plan, cluster, streaming=streaming)
-    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
+    needed, packs = _select_needed(raw, plan), plan.upserts is not None
+    rows = _map_records(needed, plan, registry, name, letters, topics, packs=packs)
     changes = _compute_changes(rows, plan, cluster, streaming=streaming)
     return add_computed_columns(changes, plan, computed, streaming=streaming)
 
@@ -390,11 +378,9 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming
         return None
     how = "for the dead letters of the transport 'jvm'"
     fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
-    from kdsl.run.librdkafka.topic_check import TopicIds
-
-    accumulator = None if is_connect(spark) else letter_reports(spark)
+    accumulator = None if is_connect(spark) else ACCUMULATORS.id_of(spark)
     sends = streaming or plan.dead_letters.batch_reads
-    return LetterTarget(at, read_id(plan, cluster), accumulator, TopicIds.of(cluster).cluster, sends)
+    return LetterTarget(at, read_id(plan, cluster), accumulator, sends)
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
@@ -407,8 +393,8 @@ def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streami
         return df
     from kdsl.run.upsert.read import compute_changelog
 
-    name, accumulator = new_name(read_id(plan, cluster)), _reporting_options(df.sparkSession).get(accumulated.OPTION)
-    tell = partial(accumulated.report_dropped, None if accumulator is None else int(accumulator))
+    name = new_name(read_id(plan, cluster))
+    tell = partial(accumulated.report_dropped, _accumulator(df.sparkSession))
     observes = _reports_metrics(df.sparkSession) and not in_pipeline()
     return compute_changelog(
         df, plan, partial(observe_sizes, name=name) if observes else None, tell, streaming=streaming
@@ -434,14 +420,18 @@ def _reports_metrics(spark: SparkSession) -> bool:
     return (get_setting(spark, SWITCH, "true") or "").lower() != "false"
 
 
-def _reporting_options(spark: SparkSession) -> dict[str, str]:
-    """Return the option by which tasks send reports to the driver, and create the accumulator if needed.
+def _accumulator(spark: SparkSession) -> int | None:
+    """Return the id of the accumulator by which tasks send reports to the driver, created if needed.
 
-    Empty on Spark Connect, where they cannot, and if metrics are switched off.
+    None on Spark Connect, where they cannot, and if metrics are switched off.
     """
-    if is_connect(spark) or not _reports_metrics(spark):
-        return {}
-    return {accumulated.OPTION: str(accumulated.accumulator(spark))}
+    return None if is_connect(spark) or not _reports_metrics(spark) else accumulated.ACCUMULATORS.id_of(spark)
+
+
+def _reporting_options(spark: SparkSession) -> dict[str, str]:
+    """Return the option by which tasks of kdsl's source send reports to the driver, if they can."""
+    accumulator = _accumulator(spark)
+    return {} if accumulator is None else {accumulated.OPTION: str(accumulator)}
 
 
 def _register_source(spark: SparkSession) -> str:
@@ -475,5 +465,5 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, wh
         PARALLELISM: str(2 * available_cores(spark)),
         ZONE: zone,
         **({WHOLE: "true"} if whole or is_connect(spark) or in_pipeline() else {}),
-        **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
+        **({LETTERS_ACCUMULATOR: str(ACCUMULATORS.id_of(spark))} if reports else {}),
     }

@@ -41,6 +41,7 @@ from kdsl.run.mixed_times import MIXED_TIMES, warn_of_mixed_times
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.records.spark_records import RECORD_TYPES
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import change_settings, check_features, check_runtime, has_settings
@@ -55,14 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-_SPARK: Mapping[str, str] = {
-    "key": "BINARY",
-    "value": "BINARY",
-    "topic": "STRING",
-    "partition": "INT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    "timestamp": "TIMESTAMP",
-}
 _LIMITS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # no limit, which also avoids a check per row
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
@@ -345,8 +338,8 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     rows, plan = match_columns(df, plan)
     sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
-    schema = ", ".join(f"`{name}` {_SPARK[name]}" for name in names)
-    accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
+    schema = ", ".join(f"`{name}` {RECORD_TYPES[name]}" for name in names)
+    accumulator = None if is_connect(df.sparkSession) else accumulated.ACCUMULATORS.id_of(df.sparkSession)
     return map_in_arrow(rows, partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
 
@@ -375,7 +368,7 @@ def _encode_batches(
             arrays["topic"] = pa.repeat(plan.topics.names[0], batch.num_rows)
         if "timestamp" in arrays:
             arrays["timestamp"] = pc.multiply(arrays["timestamp"], 1000).view(_INSTANT)
-        names = [name for name in _SPARK if name in arrays]
+        names = [name for name in RECORD_TYPES if name in arrays]
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
     accumulated.report_dropped(accumulator, plan.table, violations)
 
@@ -401,21 +394,13 @@ def check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not
     checked.
     """
-    from kdsl.run.admin import errors
     from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-    from kdsl.run.librdkafka.producer import Producer
+    from kdsl.run.librdkafka.topic_creation import find_topics
 
     check_partitioner(plan)
-    settings = cluster.producer()
+    cluster.producer()
     admin = LibrdkafkaAdmin(cluster, plan.table)
-    missing = set(plan.topics.names) - set(admin.topics(plan.topics.names))
-    if plan.topics.pattern is not None:
+    if plan.topics.pattern is None:
+        find_topics(plan, cluster, admin)
+    else:
         admin.names()  # an answer, at least; the rows name the topics
-    if missing and cluster.kdsl_settings.auto_create_topics:
-        producer = Producer(settings)
-        try:
-            missing = {topic for topic in missing if producer.look_up(topic, 10)}
-        finally:
-            producer.close()
-    if missing:
-        raise errors.missing_topics(plan.table, missing, admin.names())

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.errors import CheckpointError, listing
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import open_folder
+from kdsl.run.checkpoint.folder import open_folder, open_local_folder
 from kdsl.scripts.script_plan import AnyJob, CopyJob
 
 if TYPE_CHECKING:
@@ -170,17 +168,8 @@ def predict_folders(jobs: Iterable[AnyJob], checkpoint: str | None = None) -> di
             remark = f", if {base}/{_INDEX} names no other folder"
             expected |= {job.name: f"{base}/{job.name}{remark}" for job in group}
             continue
-        expected |= _choose_folders(partial(_read_local, Path(local)), base, group)[0]
+        expected |= _choose_folders(open_local_folder(local).read, base, group)[0]
     return expected
-
-
-def _read_local(folder: Path, name: str) -> str | None:
-    """Return the content of a file of this machine; None if it does not exist."""
-    path = folder / name
-    try:
-        return path.read_text(encoding="utf-8") if path.exists() else None
-    except (OSError, UnicodeError) as e:
-        raise CheckpointError(f"{path} cannot be read: {e}; check the rights of its folder") from e
 
 
 def _choose_folders(
@@ -188,13 +177,7 @@ def _choose_folders(
 ) -> tuple[dict[str, str], dict[str, JobIdentity]]:
     """Choose the folders of jobs that run as streams, by what is stored in the folder of the checkpoints.
 
-    Args:
-        read: Reads a file in that folder by its name; None if it does not exist.
-        base: That folder.
-        jobs: The jobs; those that do not run as streams get no folder.
-
-    Returns:
-        The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
+    Return their full paths by the names of the jobs; and all INSERTs by the names of their folders.
     """
     inserts = {job.name: JobIdentity.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)

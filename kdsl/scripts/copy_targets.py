@@ -81,14 +81,6 @@ def _make_target(
 
     The options of the statement take precedence over those of the catalog. Recorded are options that the sink does not
     keep (`read_sink`), another ``connector`` and another database of Kafka.
-
-    Args:
-        statement: The statement.
-        catalog: The catalog.
-        catalog_name: Its name.
-        database: The database.
-        table: The table; empty for a database.
-        problems: The list to which problems are added.
     """
     options, where = statement.options, statement.name.where
     kind = catalog.type if isinstance(catalog, SinkCatalog) else "kafka"

@@ -143,12 +143,7 @@ def read_script_options(table: DeclaredTable) -> ScriptOptions:
 
 
 def _option_problems(options: Options, prefix: str = "") -> list[tuple[str | None, Problem]]:
-    """Return the problems of options, each with its key: without the prefix, and None if it concerns no known option.
-
-    Args:
-        options: The options.
-        prefix: What the keys begin with in messages.
-    """
+    """Return the problems of options, each with its key without the prefix, or None if it concerns no known option."""
     keys = {a.name: a.metadata["key"] for a in attrs.fields(type(options))}
     problems = options.problems(lambda _name, key: repr(f"{prefix}{key}"))
     return [(keys.get(problem.option or ""), problem) for problem in problems]

@@ -121,10 +121,8 @@ def _key_of_source(node: n.Node | None, tables: Mapping[str, QueryKey]) -> tuple
 def _key_of_select(node: n.Select, tables: Mapping[str, QueryKey]) -> QueryKey | None:
     """Return the columns and the key of a SELECT: what it groups by, or else the key of the table that it reads.
 
-    The key in the result is None if there is none or it cannot be determined.
-
-    Returns:
-        None if the query is not analyzed: a join, ``DISTINCT``, ``GROUPING SETS``, or a source that is not analyzed.
+    The key in the result is None if there is none or it cannot be determined. The result is None if the query is not
+    analyzed: a join, ``DISTINCT``, ``GROUPING SETS``, or a source that is not analyzed.
     """
     source, alias = _key_of_source(node.source, tables)
     if source is None or node.distinct or any(isinstance(key, n.Grouping) for key in node.group):

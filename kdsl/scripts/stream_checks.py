@@ -140,11 +140,7 @@ def find_stream_problems(
 
 
 def _check_groups_of_changes(notes: list[tuple[StreamNote, Where]]) -> Iterator[Problem]:
-    """Yield one problem if a group without a window is grouped again or joined, which Spark cannot do.
-
-    Args:
-        notes: The groups without windows, and the joins of streams, with their locations.
-    """
+    """Yield one problem if a group without a window is grouped again or joined, which Spark cannot do."""
     groups = [one for one in notes if one[0].kind == "aggregate"]
     if groups and len(notes) > 1:
         note, where = groups[0]

@@ -266,7 +266,7 @@ _TABLE, _OPTIONS = 2, 3
 
 
 def replace_stream_options(
-    df: DataFrame, choose: Callable[[PlanNode], Mapping[str, str] | None], *, keeps_table: bool
+    df: DataFrame, choose: Callable[[PlanNode], tuple[Mapping[str, str], bool] | None]
 ) -> DataFrame:
     """Return a stream of a classic session whose sources have other options, and which is the same otherwise.
 
@@ -274,9 +274,8 @@ def replace_stream_options(
 
     Args:
         df: The stream.
-        choose: Returns all options of a source, which is a ``StreamingRelationV2``; None to leave it as it is.
-        keeps_table: Whether the source takes its options from the plan alone. A Python source keeps those with which it
-            was loaded, so it is loaded again.
+        choose: Returns all options of a source, which is a ``StreamingRelationV2``, and whether the source must be
+            loaded again because it keeps those with which it was loaded; None to leave it as it is.
     """
     spark, jvm = df.sparkSession, jvm_of(df.sparkSession)
     replaced: list[tuple[Any, Any]] = []
@@ -289,11 +288,12 @@ def replace_stream_options(
         known = next((new for old, new in replaced if old.equals(node)), None)
         if known is not None:  # the same source twice stays one source
             return known
-        options = choose(PlanNode(node)) if node.getClass().getSimpleName() == "StreamingRelationV2" else None
-        if options is None:
+        choice = choose(PlanNode(node)) if node.getClass().getSimpleName() == "StreamingRelationV2" else None
+        if choice is None:
             return node
+        options, reloads = choice
         fields = [node.productElement(i) for i in range(node.productArity())]
-        if not keeps_table:
+        if reloads:
             loaded = spark.readStream.format(str(node.sourceName())).options(**options).load()
             fields[_TABLE] = java_dataframe(loaded).queryExecution().analyzed().collectLeaves().apply(0).table()
         fields[_OPTIONS] = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(options))

@@ -22,8 +22,8 @@ class Opened:
     def __init__(self, _: object) -> None:
         """Any session will do."""
 
-    def active(self) -> nullcontext[None]:
-        return nullcontext()
+    def active(self) -> nullcontext[Opened]:
+        return nullcontext(self)
 
     def detail(self, _: DeltaTarget) -> dict[str, Any]:
         return {"sizeInBytes": 5, "properties": {}}
@@ -63,8 +63,8 @@ class Session(DeltaSession):
         self._log, self._settings = log, dict[str, str]()
         self._session = SimpleNamespace(conf=lambda: SimpleNamespace(get=lambda _, default: default))
 
-    def active(self) -> nullcontext[None]:  # type: ignore[override]
-        return nullcontext()
+    def active(self) -> nullcontext[Session]:  # type: ignore[override]
+        return nullcontext(self)
 
     def open(self, _: DeltaName) -> Any:
         return self

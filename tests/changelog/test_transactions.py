@@ -40,9 +40,6 @@ class Prepared:
         self._row = self._result.fetchone()
         return self._row is not None
 
-    def getLong(self, index: int) -> int:
-        return int(self._row[index - 1] or 0)
-
     def getString(self, index: int) -> str | None:
         value = self._row[index - 1]
         return None if value is None else str(value)
@@ -119,7 +116,7 @@ def test_rows_that_are_staged_while_the_transaction_runs_roll_it_back() -> None:
     with pytest.raises(StagedRowsError):
         users.apply(0, copy, late, staged=staged)
     assert users.ids() == []
-    assert users.connection.last_number(BATCHES, "job", "users") is None
+    assert users.connection.last_batch(BATCHES, "job", "users") is None
     assert not users.connection.has_late_rows(staged)
     users.apply(0, copy, staged=staged)
     users.apply(0, copy, staged=staged)  # a repeated batch runs no statement

@@ -195,7 +195,7 @@ def test_what_kdsl_logs_is_shown_as_lines_except_what_was_printed(capsys: pytest
         log.debug("details")
     log.info("later")
 
-    assert capsys.readouterr().err.splitlines() == ["offsets are [not] committed", "warning: other; f"]
+    assert capsys.readouterr().err.splitlines() == ["offsets are [not] committed", "warning: other; f [c]"]
     assert logging.getLogger("kdsl").level == before
 
 

@@ -61,7 +61,7 @@ def test_the_postgres_tables_of_an_ingestion(
 
     assert [d.mark for d in kdsl.apply(ingestion, spark=spark).done] == ["+"]
     assert not kdsl.diff(ingestion, spark=spark)
-    target.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE integer')
+    target.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE integer'))
 
     narrow = only(kdsl.diff(ingestion, spark=spark))
     applied = kdsl.apply(ingestion, spark=spark)
@@ -69,14 +69,16 @@ def test_the_postgres_tables_of_an_ingestion(
     assert (narrow.mark, narrow.what, narrow.values) == ("~", "column amount", "INT → BIGINT")
     assert applied.done == (narrow,)
     assert not kdsl.diff(ingestion, spark=spark)
-    target.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE numeric(10,2)')
+    target.call(
+        spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE numeric(10,2)')
+    )
     fractions = Ingestion(feed(kdsl_kafka, topic, "amount DOUBLE, "), sink)
     narrow = only(kdsl.diff(fractions, spark=spark))
     assert (narrow.mark, narrow.what, narrow.values) == ("!", "column amount", "DECIMAL(10, 2) → DOUBLE")
     assert "keeps this type" in narrow.consequence
     assert kdsl.apply(fractions, spark=spark).done == ()
-    target.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE bigint')
-    target.run(spark, f'ALTER TABLE "{topic}" DROP CONSTRAINT "{topic}_pkey"')
+    target.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" ALTER COLUMN amount TYPE bigint'))
+    target.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" DROP CONSTRAINT "{topic}_pkey"'))
     keyless = only(kdsl.diff(ingestion, spark=spark))
     assert (keyless.mark, keyless.what) == ("!", "")
     assert "its primary key is ()" in keyless.consequence
@@ -173,8 +175,8 @@ def test_the_targets_of_a_changelog(
         assert (created.mark, created.kind) == ("+", "table")
         assert not kdsl.diff(users, cluster, targets=targets, spark=spark)
     database = jdbc(postgres.url, f'"{topic}"', login)
-    database.run(spark, f'ALTER TABLE "{topic}" DROP COLUMN name')
-    database.run(spark, f'ALTER TABLE "{topic}" ALTER COLUMN age TYPE smallint')
+    database.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" DROP COLUMN name'))
+    database.call(spark, lambda connection: connection.run(f'ALTER TABLE "{topic}" ALTER COLUMN age TYPE smallint'))
     changed = kdsl.diff(users, cluster, targets={"Users": database}, spark=spark)
     assert list_values(changed) == [("~", "column age", "SMALLINT", "INT"), ("+", "column name", None, "STRING")]
     kdsl.apply(users, cluster, targets={"Users": database}, spark=spark)

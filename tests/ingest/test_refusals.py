@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -536,7 +536,10 @@ def test_a_type_of_mysql_that_is_not_read() -> None:
     class Database:
         properties: Mapping[str, str] = MappingProxyType({})
 
-        def query(self, _: Any, __: str, schema: str, table: str) -> list[tuple[str, str]]:
+        def call(self, _: Any, action: Callable[[Any], list[tuple[str, str]]]) -> list[tuple[str, str]]:
+            return action(self)
+
+        def query(self, _: str, __: str, table: str) -> list[tuple[str, str]]:
             return [("id", "int(11)"), *([] if table == "a_view" else [("place", "vector(3)")])]
 
     def read(table: str) -> MySqlTable:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as Integers, Mask as Mask, Words as Words
 
@@ -76,6 +77,11 @@ def bitmap(valid: Mask) -> pa.Buffer | None:
 def build_array(values: npt.NDArray[Any], kind: pa.DataType, valid: Mask) -> pa.Array:
     """An array from numbers of the width of its type; NULL where they are not valid."""
     return pa.Array.from_buffers(kind, len(values), [bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
+    """Set strings to NULL where an array is NULL."""
+    return strings if not array.null_count else pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
 def words_of(data: Bytes) -> Words:

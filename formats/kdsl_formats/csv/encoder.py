@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds
+from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, put_nulls
 from kdsl_formats._text import writing
 from kdsl_formats._text.decimals import decimals
 from kdsl_formats.csv.grammar import Dialect
@@ -79,7 +79,7 @@ class CsvEncoder:
         np.cumsum(counts, out=offsets[1:])
         elements = inner(column.flatten()).fill_null(self.null)
         lists = pa.ListArray.from_arrays(pa.array(offsets), elements)
-        return _put_nulls(column, pc.binary_join(lists, self.dialect.array_delimiter))
+        return put_nulls(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
     def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
         """Write nested rows: their members with the array delimiter between them, NULL members as the null literal.
@@ -87,16 +87,9 @@ class CsvEncoder:
         The string of a row that is NULL is NULL.
         """
         if not members:
-            return _put_nulls(column, pa.array([""] * len(column), pa.string()))
+            return put_nulls(column, pa.array([""] * len(column), pa.string()))
         strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
-        return _put_nulls(column, self._join(strings, self.dialect.array_delimiter))
-
-
-def _put_nulls(column: pa.Array, strings: pa.StringArray) -> pa.StringArray:
-    """Set strings to NULL where the column is NULL."""
-    if not column.null_count:
-        return strings
-    return pc.if_else(column.is_valid(), strings, pa.scalar(None, pa.string()))
+        return put_nulls(column, self._join(strings, self.dialect.array_delimiter))
 
 
 class _Quoter:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import plain_values
-from kdsl_formats._columns.arrays import Indices, content, find_bounds, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, content, find_bounds, find_repeated_keys, put_nulls, slices
 from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.values import UnwritableError
@@ -122,7 +122,7 @@ class ColumnWriter:
                 return self._write_maps(array)
             case t.Row():
                 objects = self._write_rows(array)
-                return objects if not array.null_count else _put_nulls(array, objects)
+                return put_nulls(array, objects)
         raise AssertionError(self.kind)
 
     def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
@@ -186,18 +186,13 @@ class ColumnWriter:
         offsets = pc.subtract(array.offsets, array.offsets[0])
         joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
         lists = pc.binary_join_element_wise(opening, joined, closing, "")
-        return lists if not array.null_count else _put_nulls(array, lists)
+        return put_nulls(array, lists)
 
 
 def _used_elements(array: pa.Array, values: pa.Array) -> pa.Array:
     """The elements that belong to the lists of an array, which may be a slice."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return values.slice(first, last - first)
-
-
-def _put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
-    """Set strings to NULL where an array is NULL."""
-    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
 def _remove_first_comma(objects: pa.StringArray) -> pa.StringArray:

@@ -196,11 +196,18 @@ class LibrdkafkaInspector:
 
         if set(names):
             retry(ask, lambda remaining: not remaining, Deadline(ANSWER))  # a coordinator may have to be found first
-        missing = KafkaError.GROUP_ID_NOT_FOUND
-        return {
-            name: NO_GROUP if isinstance(state, NotAnsweredError) and state.code == missing else state
-            for name, state in states.items()
-        }
+        return recognize_missing_groups(states)
+
+
+def recognize_missing_groups(
+    states: Mapping[str, GroupState | NotAnsweredError],
+) -> dict[str, GroupState | NotAnsweredError]:
+    """Return the states of groups, with `NO_GROUP` for the answer of newer brokers that there is no such group."""
+    missing = KafkaError.GROUP_ID_NOT_FOUND
+    return {
+        name: NO_GROUP if isinstance(state, NotAnsweredError) and state.code == missing else state
+        for name, state in states.items()
+    }
 
 
 def _answer(future: Future[Any], parse: Callable[[Any], V]) -> V | NotAnsweredError:

@@ -11,7 +11,6 @@ from kdsl.client_settings.bootstrap import Address
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import needs_jvm, open_admin
 from kdsl.diagnostics.doctor.admin import (
-    NO_GROUP,
     Config,
     GroupState,
     Inspector,
@@ -19,6 +18,7 @@ from kdsl.diagnostics.doctor.admin import (
     NotAnsweredError,
     Partition,
     TopicState,
+    recognize_missing_groups,
 )
 from kdsl.errors import KafkaReadError, TopicMissingError
 from kdsl.run.admin.cluster_admin import ClusterAdmin, topic_id
@@ -93,12 +93,9 @@ class JavaInspector:
             return {}
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeConsumerGroups(self._admin.java_list(wanted), options).describedGroups()
-        states = {name: self._answer(futures.get(name), f"the group {name!r}", self._parse_group) for name in wanted}
-        missing = KafkaError.GROUP_ID_NOT_FOUND
-        return {
-            name: NO_GROUP if isinstance(state, NotAnsweredError) and state.code == missing else state
-            for name, state in states.items()
-        }
+        return recognize_missing_groups(
+            {name: self._answer(futures.get(name), f"the group {name!r}", self._parse_group) for name in wanted}
+        )
 
     def _parse_configs(self, described: Any) -> dict[str, Config]:
         """Convert Java's configs of a topic; a sensitive one has no value."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.cluster import Cluster, Registry
+from kdsl.diagnostics.clients import open_registry
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
 from kdsl.errors import KdslError
 from kdsl.formats import Direction, RegistrySchemas, Side, Use
@@ -18,13 +19,10 @@ from kdsl.registry import (
     RegistryUnreachableError,
     UnknownSubjectError,
 )
-from kdsl.registry.settings import canonical
 from kdsl_formats.json.connect import describe_replaced_nulls
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
-
-_RETRIES = "max.retries"
 
 
 @attrs.frozen
@@ -75,12 +73,8 @@ def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[
 
     After an error of its settings, its login or its answer, the remaining checks are left out.
     """
-    # Without retries, since the current state is what matters.
-    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     try:
-        from kdsl.registry import RegistryClient
-
-        client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
+        client = open_registry(registry)
     except KdslError as e:
         yield error("registry", str(e), "correct the settings of the registry")
         return

@@ -137,11 +137,7 @@ class _PatternTranslator:
         return PatternError(self.pattern[self.at : self.at + length])
 
     def _read_one(self, *, repeatable: bool) -> bool:
-        """Translate one construct, and return whether a quantifier may follow it.
-
-        Args:
-            repeatable: Whether a quantifier may come next.
-        """
+        """Translate one construct, and return whether a quantifier may follow it."""
         sign = self.pattern[self.at]
         rest = self.pattern[self.at :]
         match sign:

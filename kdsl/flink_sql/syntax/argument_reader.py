@@ -106,9 +106,7 @@ class ArgumentReader(SqlReader):
     def _read_json(self) -> _Arguments:
         """Read the arguments of a JSON function; also return its clauses, by name.
 
-        Returns:
-            The arguments; and ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node
-            of a default), as far as they are written.
+        They are ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node of a default).
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}

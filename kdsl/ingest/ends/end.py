@@ -37,6 +37,11 @@ COMMAS = Codec(_split_list, ", ".join, "a list separated by ','")
 """Lists that are separated by commas."""
 
 
+def at_least_one(value: int | None) -> str | None:
+    """Return what to write instead of a number below 1; None for others, and for None."""
+    return None if value is None or value > 0 else "use a number greater than 0"
+
+
 @attrs.frozen
 class WrongOption:
     """What is wrong with an option of an end; the caller adds where it stands.

@@ -11,7 +11,7 @@ from kdsl.changelog.address import hide_login, name_database
 from kdsl.changelog.dialects import BATCHES, product
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.formats import TableId
-from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
+from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption, at_least_one
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.selectors import RoutePattern, SelectorError
 from kdsl.options import option
@@ -45,11 +45,6 @@ _MAX_VERSIONS = "max-versions-per-trigger"
 def _check_url(url: str) -> str | None:
     """What to write instead of an address that does not begin with ``jdbc:``; None if it does."""
     return None if url.startswith("jdbc:") else "write jdbc:postgresql://host/database"
-
-
-def _at_least_one(value: int) -> str | None:
-    """What to write instead of a number below 1; None if it is not below."""
-    return None if value > 0 else "use a number greater than 0"
 
 
 class DeltaTables(Sink):
@@ -223,7 +218,7 @@ class DatabaseSnapshot(Source):
         codec=COMMAS,
     )  # fmt: skip
     fetch_size: int = option(
-        "scan.snapshot.fetch.size", "How many rows the driver fetches at a time.", default=1024, check=_at_least_one
+        "scan.snapshot.fetch.size", "How many rows the driver fetches at a time.", default=1024, check=at_least_one
     )
     driver_properties: Mapping[str, Value] = option(
         "jdbc.properties.*", "Properties of the JDBC driver, such as jdbc.properties.sslMode.", default=Properties()
@@ -284,7 +279,7 @@ class MySqlSnapshot(DatabaseSnapshot):
     type: ClassVar[str] = "mysql"
 
     hostname: str = option("hostname", "The host.")
-    port: int = option("port", "The port.", default=3306, check=_at_least_one)
+    port: int = option("port", "The port.", default=3306, check=at_least_one)
     username: str = option("username", "The user; may be a reference to a secret.")
     password: str = option("password", "The password, best a reference such as ${env:NAME}.", secret=True)
     server_id: str | None = option(
@@ -339,7 +334,7 @@ class DeltaChanges(Source):
         "max-versions-per-trigger",
         "The number of versions of the table, about, that a batch reads; all that there are by default.",
         default=None,
-        check=lambda v: None if v is None or v > 0 else "use a number greater than 0",
+        check=at_least_one,
     )
 
     @property

@@ -84,45 +84,46 @@ class OpenBatch:
     reporter: ValueReporter | None = None
 
 
-class BatchRunner(ABC):
-    """Runs the batches of one run of a query. Each kind of source has a subclass, which divides batches by table.
+@attrs.frozen(eq=False)
+class Run:
+    """One run of an ingestion in a query.
 
-    Args:
+    Attributes:
         plan: The plan.
         writer: Writes to the sink.
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
         driver: The use of the checkpoint by this run.
-        collect: Collects records that cannot be read; None if they are only counted.
-        log: What the log says of the run; by default one of its own.
-        forgive: Whether those of earlier runs do not count towards the limit any more.
+        log: What the log says of the run.
         accepts_tables: Whether sink tables that are gone, or others than those of earlier batches, are accepted when
             the run first uses them.
+        collect: Collects records that cannot be read; None if they are only counted.
+        forgive: Whether those of earlier runs do not count towards the limit any more.
     """
 
-    def __init__(
-        self,
-        plan: IngestPlan,
-        writer: SinkWriter,
-        files: StateFiles,
-        checkpoint: Checkpoint,
-        driver: CurrentDriver,
-        collect: Collector | None = None,
-        *,
-        log: IngestLog | None = None,
-        forgive: bool = False,
-        accepts_tables: bool = False,
-    ) -> None:
-        """Keep the arguments; nothing is read or locked before the first batch."""
-        self._accepts_tables = accepts_tables
+    plan: IngestPlan
+    writer: SinkWriter
+    files: StateFiles
+    checkpoint: Checkpoint
+    driver: CurrentDriver
+    log: IngestLog
+    accepts_tables: bool = False
+    collect: Collector | None = None
+    forgive: bool = False
+
+
+class BatchRunner(ABC):
+    """Runs the batches of one run of a query. Each kind of source has a subclass, which divides batches by table."""
+
+    def __init__(self, run: Run) -> None:
+        """Keep the run; nothing is read or locked before the first batch."""
+        self._plan, self._writer, self._files, self._log = run.plan, run.writer, run.files, run.log
+        self._checkpoint, self._driver, self._accepts_tables = run.checkpoint, run.driver, run.accepts_tables
+        self._collect, self._forgive = run.collect, run.forgive
         self._identities: dict[TableId, str] | None = None
         self._written: Mapping[TableId, int] = {}
         self._accepted: dict[TableId, bool] = {}
         self._replaced: list[Refusal] = []
-        self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
-        self._driver = driver
-        self._collect, self._forgive = collect, forgive
-        self._log = log or IngestLog(plan)
         self._query: str | None = None
         self._state: IngestState | None = None
         self._live: dict[TableId, TableSchema | None] = {}
@@ -163,19 +164,9 @@ class BatchRunner(ABC):
     ) -> Rejected | None:
         """Run a batch without some records: keep its note with the checkpoint, collect bad records, write the sinks.
 
-        The log gets the schema changes, and warnings of what is lost or not ordered.
-
-        Args:
-            records: What the query read.
-            number: The number of the batch.
-            state: The state before it.
-            judged: The state with which it is judged.
-            forgiven: The counts of records that no longer count towards the limit.
-            rejected: Records that count as ones that cannot be read.
-
-        Returns:
-            None if the batch is written. Otherwise the rejected records, and those that have NULL in a primary key, or
-            no time that orders changes, which only shows when rows are read: the batch is run again without them.
+        It returns None if the batch is written. Otherwise it returns the rejected records, and those that have NULL in
+        a primary key, or no time that orders changes, which only shows when rows are read: the batch is run again
+        without them. It is judged by the state ``judged``, without the counts ``forgiven``.
         """
         plan, spark = self._plan, records.sparkSession
         self._written = state.written
@@ -258,14 +249,7 @@ class BatchRunner(ABC):
     def _open(
         self, records: DataFrame, number: int, state: IngestState, rejected: Rejected
     ) -> AbstractContextManager[OpenBatch]:
-        """Divide a batch by table, and decide what it does; at its end what it keeps in memory is dropped.
-
-        Args:
-            records: What the query read.
-            number: The number of the batch.
-            state: The state with which it is judged.
-            rejected: Records that count as ones that cannot be read; only of Kafka.
-        """
+        """Divide a batch by table, and decide what it does; at its end what it keeps in memory is dropped."""
 
     def _judge(
         self,

@@ -12,15 +12,11 @@ import attrs
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch, decide_with_cache
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.run.batch import BatchRunner, OpenBatch, open_decision
-from kdsl.ingest.run.progress import IngestLog
-from kdsl.ingest.run.sinks import SinkWriter
+from kdsl.ingest.run.batch import BatchRunner, OpenBatch, Run, open_decision
 from kdsl.ingest.run.sources.reader import SourceBatch, SourceTable, StreamReader
 from kdsl.ingest.run.tasks import Rejected
 from kdsl.ingest.schema_changes import Refusal, UpstreamTable
-from kdsl.ingest.state import IngestState, StateFiles
-from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.ingest.state import IngestState
 from kdsl.types.widening import PrimaryKeyError, TableSchema, join_schemas
 
 if TYPE_CHECKING:
@@ -31,29 +27,12 @@ class TableBatchRunner(BatchRunner):
     """Runs batches whose rows a reader divides by table; see `BatchRunner`.
 
     Args:
-        plan: The plan.
+        run: The run.
         reader: Divides the batches.
-        writer: Writes to the sink.
-        files: The state of the ingestion.
-        checkpoint: The checkpoint of the query.
-        driver: The use of the checkpoint by this run.
-        log: What the log says of the run; by default one of its own.
-        accepts_tables: As for `BatchRunner`.
     """
 
-    def __init__(
-        self,
-        plan: IngestPlan,
-        reader: StreamReader,
-        writer: SinkWriter,
-        files: StateFiles,
-        checkpoint: Checkpoint,
-        driver: CurrentDriver,
-        *,
-        log: IngestLog | None = None,
-        accepts_tables: bool = False,
-    ) -> None:
-        super().__init__(plan, writer, files, checkpoint, driver, log=log, accepts_tables=accepts_tables)
+    def __init__(self, run: Run, reader: StreamReader) -> None:
+        super().__init__(run)
         self._reader = reader
 
     @contextmanager

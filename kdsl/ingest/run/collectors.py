@@ -23,7 +23,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.reasons import write_reason
 from kdsl.run.librdkafka.letter_writer import LetterWriter
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.read import check_dead_letters
 from kdsl.run.records.metadata import NO_TIMESTAMP
 from kdsl.run.records.rejections import Rejection, name_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -13,7 +13,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import parse_id
-from kdsl.ingest.run.batch import BatchRunner, OpenBatch, join_rejected, open_decision
+from kdsl.ingest.run.batch import BatchRunner, OpenBatch, Run, join_rejected, open_decision
 from kdsl.ingest.run.rows import (
     RawRead,
     find_shared,
@@ -22,7 +22,6 @@ from kdsl.ingest.run.rows import (
 )
 from kdsl.ingest.run.tasks import (
     KnownTables,
-    PickledTables,
     RecordDivider,
     Rejected,
     Tables,
@@ -61,16 +60,15 @@ class KafkaBatchRunner(BatchRunner):
     back.
 
     Args:
-        *arguments: Those of `BatchRunner`.
+        run: The run.
         raw: How the records are read; None if other ingestions read them, too, or Spark's own source does.
-        **more: Those of `BatchRunner`.
     """
 
-    def __init__(self, *arguments: Any, raw: RawRead | None = None, **more: Any) -> None:
+    def __init__(self, run: Run, raw: RawRead | None) -> None:
         """Keep the arguments; nothing is read or locked before the first batch."""
-        super().__init__(*arguments, **more)
+        super().__init__(run)
         self._raw = raw
-        self._known: tuple[Tables, KnownTables | PickledTables] | None = None
+        self._known: tuple[Tables, KnownTables] | None = None
         self._expects_one_table: bool | None = None
 
     @contextmanager
@@ -147,10 +145,11 @@ class KafkaBatchRunner(BatchRunner):
         """
         plan, spark = self._plan, records.sparkSession
         assert isinstance(plan.source, KafkaFeed)
+        known = self._send(spark, state)
         divide = RecordDivider(
             pickle.dumps(plan.source),
             plan.pipeline.max_columns,
-            self._send(spark, state),
+            known,
             collect=self._collect is not None,
             keyed=keyed,
             look_for_null=not plan.policy.rules.stores_null_character,
@@ -158,23 +157,22 @@ class KafkaBatchRunner(BatchRunner):
             keep=keep,
         )
         if self._raw is not None:
-            text = write_function(divide) if isinstance(divide.known, PickledTables) else ""
+            text = write_function(divide) if isinstance(known.data, bytes) else ""
             if 0 < len(text) <= MAX_DIVIDER and try_setting(spark, DIVIDER, text):
                 return records
             try_setting(spark, DIVIDER, None)
         return records.mapInArrow(split_task(divide), spark_schema(PACKET_COLUMNS))
 
-    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables | PickledTables:
+    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
         """What is known of tables, for tasks: as it is if it is small, otherwise by a broadcast.
 
         It is sent again if it has changed; what was sent before is dropped then.
         """
         if self._known is None or self._known[0] != state.upstream:
-            if self._known is not None and isinstance(self._known[1], KnownTables):
+            if self._known is not None and not isinstance(self._known[1].data, bytes):
                 self._known[1].data.unpersist()
             data = pickle.dumps(dict(state.upstream))
-            known = PickledTables(data) if len(data) <= MAX_PICKLED else KnownTables.send(spark, data)
-            self._known = state.upstream, known
+            self._known = state.upstream, KnownTables.send(spark, data, by_broadcast=len(data) > MAX_PICKLED)
         return self._known[1]
 
 

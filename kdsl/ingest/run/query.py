@@ -18,7 +18,7 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.learn import Learned
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
-from kdsl.ingest.run.batch import BatchRunner
+from kdsl.ingest.run.batch import BatchRunner, Run
 from kdsl.ingest.run.changes import TableBatchRunner
 from kdsl.ingest.run.collectors import open_collector
 from kdsl.ingest.run.kafka_batch import KafkaBatchRunner
@@ -68,41 +68,6 @@ class SharedIngestion:
     new_table: TableId | None = None
     new_database: tuple[str, ...] | None = None
     writer: SinkWriter | None = None
-
-
-def start_ingestion(
-    spark: SparkSession,
-    ingestion: IngestionDef,
-    checkpoint: str | None = None,
-    *,
-    once: bool = False,
-    writer: SinkWriter | None = None,
-    allow: Collection[AllowedChange] = (),
-    forgive_errors: bool = False,
-    rebuild_schemas: bool = False,
-) -> StreamingQuery:
-    """Start the query of one ingestion; see `start_ingestions`.
-
-    Args:
-        spark: A classic session.
-        ingestion: The ingestion, with its secrets.
-        checkpoint: The folder of the checkpoint; by default the one that the ingestion declares.
-        once: Whether the query ends at what there is at its start.
-        writer: Writes to the sink; by default that of the sink.
-        allow: What may differ from the run before whatever becomes of the sink tables.
-        forgive_errors: Whether records that could not be read so far no longer count towards the limit.
-        rebuild_schemas: Whether what was learned of tables is set aside, and learned again.
-    """
-    parts = [SharedIngestion(ingestion, writer=writer)]
-    return start_ingestions(
-        spark,
-        parts,
-        checkpoint,
-        once=once,
-        allow=allow,
-        forgive_errors=forgive_errors,
-        rebuild_schemas=rebuild_schemas,
-    )
 
 
 def start_ingestions(
@@ -170,28 +135,14 @@ def start_ingestions(
     accepts = "sink" in (allow or ())
     for part, plan, sink_writer, log in zip(parts, plans, writers, logs, strict=True):
         files = _open_state(spark, part, plan, opened, sink_writer, allow, learns_again=rebuild_schemas)
+        run = Run(plan, sink_writer, files, opened, driver, log, accepts)
         if reader is not None:
-            runners.append(
-                TableBatchRunner(plan, reader, sink_writer, files, opened, driver, log=log, accepts_tables=accepts)
-            )
+            runners.append(TableBatchRunner(run, reader))
             continue
         feed = part.ingestion.source
         assert isinstance(feed, KafkaFeed)
         collector = open_collector(spark, part.ingestion, part.name) if feed.valid().ignore_errors else None
-        runners.append(
-            KafkaBatchRunner(
-                plan,
-                sink_writer,
-                files,
-                opened,
-                driver,
-                collector,
-                log=log,
-                forgive=forgive_errors,
-                accepts_tables=accepts,
-                raw=raw,
-            )
-        )
+        runners.append(KafkaBatchRunner(attrs.evolve(run, collect=collector, forgive=forgive_errors), raw))
     shared = partial(_run_all, list(zip(map(topic_regex, feeds), runners, strict=False)))
     stream = records.writeStream.foreachBatch(runners[0] if len(runners) == 1 else shared)
     for warning in filter(None, map(explain_missing_topics, feeds)):
@@ -251,14 +202,7 @@ def _open_state(
 
 
 def _check_first_start(checkpoint: Checkpoint, files: StateFiles, name: str, *, can_rebuild: bool) -> None:
-    """Check that an ingestion without a state has never started: a lost state is not taken for that.
-
-    Args:
-        checkpoint: The checkpoint.
-        files: The files of the state.
-        name: The name of the ingestion among those of the checkpoint.
-        can_rebuild: Whether the user can say that the state is learned again.
-    """
+    """Check that an ingestion without a state has never started: a lost state is not taken for that."""
     started = read_started(checkpoint.folder)
     planned, done = checkpoint.last_batches()
     last = max(planned, done)
@@ -284,12 +228,7 @@ def _check_first_start(checkpoint: Checkpoint, files: StateFiles, name: str, *, 
 
 
 def _check_offset_log(checkpoint: Checkpoint, last: int) -> None:
-    """Check that Spark's offset log has the last batch of the state; without it the source would start again.
-
-    Args:
-        checkpoint: The checkpoint.
-        last: The number of the last batch of the state.
-    """
+    """Check that Spark's offset log has the last batch of the state; without it the source would start again."""
     planned, _ = checkpoint.last_batches()
     if planned < last:
         missing = checkpoint.explain_short_log(planned, f"{checkpoint.folder.path(SCHEMAS)} has batch {last}")

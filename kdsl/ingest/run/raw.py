@@ -15,6 +15,12 @@ from kdsl.ingest.run.tasks import raw_columns
 from kdsl.resolve.transport import choose_transport
 from kdsl.table import Table
 
+_SHARED = (
+    *("startup", "startup_timestamp", "startup_offsets", "header_filter", "check_group", "discovery"),
+    *("max_records_per_trigger", "max_records_per_partition", "transport"),
+)
+"""The options of a source that say how its topics are read."""
+
 
 def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) -> Table:
     """The table whose rows are the raw records of a source, or of several that differ only in their topics.
@@ -31,16 +37,8 @@ def raw_table(*feeds: KafkaFeed, parallelism: int | None = None, **more: Any) ->
     options = KafkaOptions(
         topic=topics,
         topic_pattern=pattern,
-        startup=chosen.startup,
-        startup_timestamp=chosen.startup_timestamp,
-        startup_offsets=chosen.startup_offsets,
-        header_filter=chosen.header_filter,
-        check_group=chosen.check_group,
-        discovery=chosen.discovery,
-        max_records_per_trigger=chosen.max_records_per_trigger,
-        max_records_per_partition=chosen.max_records_per_partition,
-        transport=chosen.transport,
         scan_parallelism=parallelism,
+        **{name: getattr(chosen, name) for name in _SHARED},
         **more,
     )
     transport = choose_transport(chosen.transport, feed.cluster.properties.reveal())

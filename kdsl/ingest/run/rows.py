@@ -246,9 +246,8 @@ def _find_lossy_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolut
 def _find_null_columns(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> dict[str, tuple[str, str]]:
     """The columns of a sink table that are NOT NULL, and may be NULL in rows of an upstream table.
 
-    Returns:
-        Of each column the condition that it would be NULL, and the expression that it is computed from; that is empty
-        for a column that the upstream table lacks.
+    Each has the condition that it would be NULL, and the expression that it is computed from, which is empty for a
+    column that the upstream table lacks.
     """
     names = [name for name, refusal in evolution.must_fit.items() if refusal.code == "not-null"]
     if not names:
@@ -489,11 +488,7 @@ def _list_columns(sql: str) -> Column:
 
 
 def _find_unavailable(columns: Mapping[str, str]) -> Column:
-    """The columns of a sink table whose values a change does not contain, or not what they are computed from.
-
-    Args:
-        columns: The columns of the sink table, each with its expression.
-    """
+    """The columns of a sink table whose values a change does not contain, or not what they are computed from."""
     from pyspark.sql import functions as F
 
     lacking = [F.when(F.arrays_overlap(UNAVAILABLE, _list_columns(sql)), F.lit(name)) for name, sql in columns.items()]

@@ -103,17 +103,7 @@ def _copy(
     writer: SinkWriter | None,
     driver: CurrentDriver,
 ) -> None:
-    """Judge, note and write the tables.
-
-    Args:
-        session: The session, which is the active one.
-        ingestion: The ingestion, with its secrets.
-        plan: Its plan.
-        folder: The folder of the checkpoint.
-        document: What identifies the copy; it gets its progress, and is written to the folder.
-        writer: Writes to the sink; None for that of the sink.
-        driver: The use of the checkpoint by this copy.
-    """
+    """Judge, note and write the tables; the progress is added to ``document``, which is written to the folder."""
     reader = open_reader(ingestion.source)
     assert isinstance(reader, SnapshotReader)
     batch = reader.read_tables(session, document.get("progress", {}))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef
-from kdsl.declare.metadata import METADATA
+from kdsl.declare.metadata import METADATA, RECORD_FIELDS
 from kdsl.formats import TableId
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import Reporter
@@ -39,17 +39,6 @@ _NULL_FORMS = (b"\\u0000", b"\0")
 _ARROW = arrow_schema(PACKET_COLUMNS)
 _REASONS = 5
 _EPOCH = "leader_epoch"
-_METADATA = {
-    "topic": "topic",
-    "partition": "partition",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestamp_type": "timestamp-type",
-    "leader_epoch": "leader-epoch",
-    "headers": "header-list",
-    "key": "__raw_key__",
-    "value": "__raw_value__",
-}
 
 
 def raw_columns(transport: Transport) -> tuple[ColumnDef, ...]:
@@ -59,7 +48,7 @@ def raw_columns(transport: Transport) -> tuple[ColumnDef, ...]:
     """
     return tuple(
         ColumnDef(field, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
-        for field, key in _METADATA.items()
+        for field, key in RECORD_FIELDS.items()
         if transport != "jvm" or field != _EPOCH
     )
 
@@ -96,35 +85,31 @@ Tables = Mapping[TableId, UpstreamTable]
 
 @attrs.frozen(eq=False)
 class KnownTables:
-    """What is known of the upstream tables, for tasks. A worker reads it once, until it changes.
+    """What is known of the upstream tables, sent with each task, or by a broadcast; workers keep it until it changes.
 
     Attributes:
-        digest: Distinguishes it from what was known before.
         data: The tables, pickled.
+        digest: Distinguishes them from what was known before.
     """
 
+    data: bytes | Broadcast[bytes]
     digest: str
-    data: Broadcast[bytes]
 
     @classmethod
-    def send(cls, spark: SparkSession, data: bytes) -> Self:
-        """Broadcast pickled tables to the workers of a classic session."""
-        return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
+    def send(cls, spark: SparkSession, data: bytes, *, by_broadcast: bool) -> Self:
+        """Send pickled tables to the workers of a classic session."""
+        return cls(spark.sparkContext.broadcast(data) if by_broadcast else data, hashlib.sha256(data).hexdigest())
 
     def __call__(self) -> Tables:
         """Return the tables."""
-        return _load_known(self.digest, lambda: self.data.value)
+        if self.digest not in _KNOWN:
+            data = self.data if isinstance(self.data, bytes) else self.data.value
+            _KNOWN.clear()
+            _KNOWN[self.digest] = pickle.loads(data)  # noqa: S301  # of our own driver
+        return _KNOWN[self.digest]
 
 
-_KNOWN: dict[str | bytes, Tables] = {}
-
-
-def _load_known(key: str | bytes, read: Callable[[], bytes]) -> Tables:
-    """What is known of the tables under a key, read once in a process, until another key is asked for."""
-    if key not in _KNOWN:
-        _KNOWN.clear()
-        _KNOWN[key] = pickle.loads(read())  # noqa: S301  # of our own driver
-    return _KNOWN[key]
+_KNOWN: dict[str, Tables] = {}
 
 
 @lru_cache(maxsize=4)
@@ -156,21 +141,6 @@ class PacketNotes:
     rejections: tuple[Rejection, ...] = ()
     hint: str | None = None
     without_rows: int = 0
-
-
-@attrs.frozen
-class PickledTables:
-    """What is known of the upstream tables, if it is small enough to be sent with every task.
-
-    Attributes:
-        data: The tables, pickled.
-    """
-
-    data: bytes
-
-    def __call__(self) -> Tables:
-        """Return the tables."""
-        return _load_known(self.data, lambda: self.data)
 
 
 @attrs.frozen

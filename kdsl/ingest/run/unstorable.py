@@ -121,17 +121,8 @@ def _find(
 ) -> Rejected:
     """Find the records of some tables whose rows have a wrong value in a column of a sink table; each table is a job.
 
-    Args:
-        plan: The plan of the ingestion.
-        packets: The packets of a batch.
-        decision: What the batch does.
-        works: The tables.
-        find_wrong: Returns the columns that may be wrong, each with the condition, from rows and their primary key.
-        reason: What is wrong with the value.
-        keyed: As for `read_packets`.
-
-    Returns:
-        The reason of each record, with the first table and column that are wrong.
+    The reason of each record names the first table and column that are wrong. ``find_wrong`` returns the columns
+    that may be wrong, each with the condition.
     """
     from pyspark.sql import functions as F
 

@@ -53,7 +53,7 @@ class GroupOffsets:
         self._lib = n.library()
         self._lock = threading.Lock()
 
-    def read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[tuple[int, str]]]:
+    def read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
         """Read all offsets of a group, with a client that is created at the first use.
 
         After an error of a former coordinator the next request creates another client.
@@ -64,24 +64,8 @@ class GroupOffsets:
             stable: Whether an offset within an open transaction is an error; otherwise the previous one is returned.
 
         Returns:
-            A code of `confluent_kafka.KafkaError`, also for a timeout, or 0 for success; and each offset with its
-            metadata, none after an error. Partitions without an offset are left out.
-        """
-        code, offsets = self._read(group, timeout, stable=stable)
-        return code, [(offset, text) for _, offset, text in offsets]
-
-    def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
-        """Read all offsets of a group by topic partition, without their metadata; otherwise as `read`.
-
-        For an offset within an open transaction, the previous one is returned.
-        """
-        code, offsets = self._read(group, timeout, stable=False)
-        return code, {partition: offset for partition, offset, _ in offsets}
-
-    def _read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
-        """Request the group's offsets with a client that is created at the first use; return as `_request` does.
-
-        After an error of a former coordinator the client is dropped, and the next request creates another one.
+            A code of `confluent_kafka.KafkaError`, also for a timeout, or 0 for success; and the offsets, none after an
+            error. Partitions without an offset are left out.
         """
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
@@ -93,10 +77,7 @@ class GroupOffsets:
         return code, offsets
 
     def _request(self, handle: int, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
-        """Request the group's offsets with a handle; return the error code, and the offsets if it is 0.
-
-        The code is that of a timeout if no answer comes. If ``stable``, an offset in an open transaction is an error.
-        """
+        """Request the group's offsets with a handle; the error code is that of a timeout if no answer comes."""
         lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         request = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))
@@ -118,10 +99,7 @@ class GroupOffsets:
             lib.rd_kafka_queue_destroy(queue)
 
     def _parse(self, event: int) -> tuple[int, list[CommittedOffset]]:
-        """Parse the answer; return the error code of the request, the group or a partition, and the offsets if it is 0.
-
-        Partitions without an offset are left out. The caller destroys the answer.
-        """
+        """Return the error code of the request, the group or a partition, and the offsets; the event is not freed."""
         lib, count = self._lib, ctypes.c_size_t()
         code = lib.rd_kafka_event_error(event)
         if code:

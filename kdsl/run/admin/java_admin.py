@@ -237,18 +237,7 @@ class JavaAdmin(ClusterAdmin):
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
     def _read_error(self, error: Any, what: str, action: errors.Action, seconds: float) -> KafkaReadError:
-        """Create kdsl's error for an exception of Java's client.
-
-        Args:
-            error: The Java exception.
-            what: What was requested, for the message.
-            action: What was to be done with it.
-            seconds: How long the request could take; 0 if there was none, which leaves out Java's message.
-
-        Returns:
-            A TopicMissingError, GroupMissingError, UnreachableError (also for a timeout) or NotAllowedError where the
-            exception says so; otherwise a plain KafkaReadError.
-        """
+        """Create kdsl's error for an exception of Java's client; without ``seconds`` it leaves out Java's message."""
         name = error.getClass().getName()
         kind = name.removeprefix(_ERRORS)
         is_login = kind.rpartition(".")[2] in _LOGIN_ERRORS

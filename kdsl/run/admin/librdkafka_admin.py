@@ -157,6 +157,18 @@ class LibrdkafkaAdmin(ClusterAdmin):
             "change",
         )
 
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """Ask the brokers for all settings of a topic, defaults included, and return their values as strings, by name.
+
+        Empty if the broker that answers does not know the topic.
+        """
+        config = self._describe_configs(ConfigResource(ResourceType.TOPIC, topic))
+        if isinstance(config, KafkaError):
+            if errors.is_unknown_topic(config):
+                return {}
+            raise self._requests.status.read_error(config, f"the settings of the topic {topic!r}")
+        return {name: entry.value for name, entry in config.items()}
+
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
         """Return the members that a consumer group has now; none without the group.
 
@@ -172,6 +184,12 @@ class LibrdkafkaAdmin(ClusterAdmin):
                 return ()
             raise self._requests.status.read_error(result, f"the group {group!r}")
         return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
+
+    def _describe_configs(self, resource: ConfigResource) -> Any:
+        """Ask for the configs of a topic or broker, by name; return a KafkaError that is not retriable."""
+        return self._requests.ask(lambda client, timeout: client.describe_configs([resource], request_timeout=timeout))[
+            resource
+        ]
 
     def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
         topics = {}
@@ -202,8 +220,8 @@ class LibrdkafkaAdmin(ClusterAdmin):
             stale = self._requests.refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
-            code, offsets = self._offset_reader.positions(group, timeout)
-            return KafkaError(code) if code else None, offsets
+            code, offsets = self._offset_reader.read(group, timeout, stable=False)
+            return KafkaError(code) if code else None, {partition: offset for partition, offset, _ in offsets}
 
         error, offsets = self._requests.retry(ask, lambda result: if_retriable(result[0]))
         if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:

@@ -28,7 +28,7 @@ from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.range_reader import client_names, open_ranges
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners.commits import Worker, reason_not_to_commit
 from kdsl.run.listeners.reads import Read, read_id
 from kdsl.run.offsets.stored import Offsets, Range

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import CheckpointError, KdslError
@@ -21,22 +21,42 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Folder(Protocol):
-    """A folder with text files.
+def open_folder(spark: SparkSession, location: str) -> Folder:
+    """Open a folder through Hadoop, or, for Spark Connect, through Spark's own reads and writes."""
+    if is_connect(spark):
+        return Folder(ConnectFolder(spark, location))
+    with _explain_failure(location, "reached"):
+        return Folder(HadoopFolder(spark, location))
+
+
+def open_local_folder(location: str | PathLike[str]) -> Folder:
+    """Open a folder of this machine, or its ``file:`` address, without Spark."""
+    return Folder(LocalFolder(location))
+
+
+class Folder:
+    """A folder with text files. Its methods raise a `CheckpointError` if the file system fails.
 
     Attributes:
         location: Where it is.
     """
 
-    location: str
+    def __init__(self, files: LocalFolder | HadoopFolder | ConnectFolder) -> None:
+        self._files, self.location = files, files.location
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        return self._files.path(name)
 
     def read(self, name: str) -> str | None:
         """Read the text of a file; None if it does not exist."""
-        ...
+        with _explain_failure(self.path(name), "read"):
+            return self._files.read(name)
 
     def write(self, name: str, text: str) -> None:
         """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing."""
-        ...
+        with _explain_failure(self.path(name), "written"):
+            self._files.write(name, text)
 
     def create(self, name: str, text: str) -> bool:
         """Create a file with a content, completely or not at all, and its folder; change nothing if the file exists.
@@ -44,91 +64,23 @@ class Folder(Protocol):
         Returns:
             Whether the file was created here.
         """
-        ...
+        with _explain_failure(self.path(name), "written"):
+            return self._files.create(name, text)
 
     def names(self, name: str) -> list[str]:
         """List the names in a folder; empty if the folder does not exist."""
-        ...
+        with _explain_failure(self.path(name), "read"):
+            return self._files.names(name)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
-        ...
-
-    def path(self, name: str) -> str:
-        """The location of a file or folder inside."""
-        ...
-
-
-def open_folder(spark: SparkSession, location: str) -> Folder:
-    """Open a folder through Hadoop, or, for Spark Connect, through Spark's own reads and writes.
-
-    The methods of the folder raise a CheckpointError if its file system fails.
-    """
-    if is_connect(spark):
-        return _ExplainedFolder(ConnectFolder(spark, location))
-    with _explain_failure(location, "reached"):
-        return _ExplainedFolder(HadoopFolder(spark, location))
-
-
-def open_local_folder(location: str | PathLike[str]) -> Folder:
-    """Open a folder of this machine, without Spark.
-
-    The methods of the folder raise a CheckpointError if its file system fails.
-
-    Args:
-        location: The folder, or its ``file:`` address.
-    """
-    return _ExplainedFolder(LocalFolder(location))
-
-
-class _ExplainedFolder:
-    """A folder whose methods convert the exceptions of another folder's file system to a `CheckpointError`.
-
-    Attributes:
-        location: Where it is.
-    """
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder, self.location = folder, folder.location
-
-    def path(self, name: str) -> str:
-        """The location of a file or folder inside."""
-        return self._folder.path(name)
-
-    def read(self, name: str) -> str | None:
-        """Read the text of a file; None if it does not exist. A failure raises a `CheckpointError`."""
-        with _explain_failure(self.path(name), "read"):
-            return self._folder.read(name)
-
-    def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, or create it. A failure raises a `CheckpointError`."""
-        with _explain_failure(self.path(name), "written"):
-            self._folder.write(name, text)
-
-    def create(self, name: str, text: str) -> bool:
-        """Create a file, and return whether it did not exist before. A failure raises a `CheckpointError`."""
-        with _explain_failure(self.path(name), "written"):
-            return self._folder.create(name, text)
-
-    def names(self, name: str) -> list[str]:
-        """List the names in a folder; empty if it does not exist. A failure raises a `CheckpointError`."""
-        with _explain_failure(self.path(name), "read"):
-            return self._folder.names(name)
-
-    def remove(self, name: str) -> None:
-        """Remove a file or a folder; do nothing if it does not exist. A failure raises a `CheckpointError`."""
         with _explain_failure(self.path(name), "removed"):
-            self._folder.remove(name)
+            self._files.remove(name)
 
 
 @contextmanager
 def _explain_failure(location: str, action: str) -> Iterator[None]:
-    """Convert every exception of the body, which uses a file system, to a `CheckpointError`, except kdsl's own.
-
-    Args:
-        location: The file or folder.
-        action: What was attempted, as a participle for the message.
-    """
+    """Convert every exception of the body, which uses a file system, to a `CheckpointError`, except kdsl's own."""
     try:
         yield
     except KdslError:

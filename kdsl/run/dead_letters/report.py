@@ -12,11 +12,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import orjson
@@ -24,7 +23,7 @@ import orjson
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError
 from kdsl.folders import process_folder
-from kdsl.run.task_reports import Accumulators, send_to_driver
+from kdsl.run.task_reports import send_to_driver
 from kdsl.spark_internals.workers import (
     current_batch_id,
     current_execution_id,
@@ -32,9 +31,6 @@ from kdsl.spark_internals.workers import (
     current_task,
     local_property,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OPTION = "deadletters.accumulator"
 """The option of a source with the id of the accumulator of its tasks' reports."""
@@ -104,40 +100,12 @@ class LetterReport:
     stage: int = -1
 
 
-class _Receivers:
-    def __init__(self) -> None:
-        self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
-
-    def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Pass the reports of a task to all functions that receive them; what one raises is passed on."""
-        reports = [_read_report(document) for document in documents]
-        for receive in self.functions:
-            receive(reports)
-
-
-_RECEIVERS = _Receivers()
-_ACCUMULATORS = Accumulators(_RECEIVERS)
-_lock = Lock()
-
-
-def receive(function: Callable[[Sequence[LetterReport]], None]) -> None:
-    """Let a function of the driver receive the reports of all tasks from now on; one that does already is ignored."""
-    with _lock:
-        if function not in _RECEIVERS.functions:
-            _RECEIVERS.functions.append(function)
-
-
-def accumulator(spark: SparkSession) -> int:
-    """Return the id of the accumulator of a classic session's application; create it if needed."""
-    return _ACCUMULATORS.id_of(spark)
-
-
 def send_report(accumulator: int, report: LetterReport) -> None:
     """Send a report from a task to the driver; Spark delivers it if the task succeeds."""
     send_to_driver(accumulator, attrs.asdict(report))
 
 
-def _read_report(document: Mapping[str, Any]) -> LetterReport:
+def read_report(document: Mapping[str, Any]) -> LetterReport:
     """Read a report from the document that `send_report` sends; KeyError or TypeError for any other document."""
     batch = BatchId(**document["batch"])
     return LetterReport(**{**document, "batch": batch, "reasons": tuple(document["reasons"])})

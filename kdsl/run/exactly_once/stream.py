@@ -53,33 +53,6 @@ NO_ADAPTIVE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 _log = logging.getLogger(__name__)
 
 
-def prepare_stream(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, *, adopt: bool
-) -> PreparedStream:
-    """Prepare a stream to be written exactly once: lease the prefix, acquire the ids, store the plan and the routing.
-
-    Tokens are written to Kafka, and transactions that an earlier run left open are aborted. After an error the lease is
-    released. If a query of this process has just ended, its release of the prefix is awaited. Warnings are those of
-    `_prepare`.
-
-    Args:
-        rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
-        plan: The write plan.
-        cluster: The cluster.
-        checkpoint: The query's checkpoint, which was checked.
-        adopt: Whether to continue although tokens are missing or belong to another query.
-    """
-    assert plan.transactions is not None
-    check_speculation(rows.sparkSession, plan.table)
-    wait_for_previous_query(plan, cluster)
-    lease = acquire_prefix_lease(plan, cluster)
-    try:
-        return _prepare(rows, plan, cluster, checkpoint, lease, adopt=adopt)
-    except BaseException:
-        lease.release()
-        raise
-
-
 def _prepare(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, lease: Lease, *, adopt: bool
 ) -> PreparedStream:
@@ -109,9 +82,11 @@ def _prepare(
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
     def acquire(routing: RowRouting) -> None:
+        of_batch = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
+        old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
         same = before is not None and same_writers(before, routing, packing)
-        with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
-        _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
+        successors = dict(zip(old, of_batch.ids, strict=False)) if same else {}
+        acquire_ids(of_batch, cluster, progress, before=old, successors=successors, adopt=adopt)
 
     try:
         acquire(routing)
@@ -126,46 +101,13 @@ def _prepare(
 def _choose_routing(
     rows: DataFrame, plan: WritePlan, before: RowRouting | None, packing: Packing | None
 ) -> tuple[DataFrame, RowRouting]:
-    """Choose how rows are routed to writers; return the rows partitioned by it, and the routing.
-
-    Staged rows are returned as they are, and routed in each batch.
-
-    Args:
-        rows: What is written.
-        plan: The write plan.
-        before: The routing of earlier batches; None if there are none.
-        packing: How the open batch is packed into tasks, if it is known.
-    """
+    """Return the rows partitioned by writers, and how they are; staged rows stay, because each batch routes them."""
     assert plan.transactions is not None
     if not plan.transactions.staged:
         return route_rows(rows, plan, before, packing)
     staged_before = before.writers if before is not None and before.by == "staged" else 0
     count = plan.parallelism or staged_before or available_cores(rows.sparkSession)
     return rows, RowRouting(plan.transactions.prefix, count, "staged")
-
-
-def _acquire_all_ids(
-    spec: TransactionSpec,
-    cluster: Cluster,
-    progress: LogProgress,
-    before: RowRouting | None,
-    *,
-    same: bool,
-    adopt: bool,
-) -> None:
-    """Acquire the transactional ids of a query, and those that it used before.
-
-    Args:
-        spec: What is written, with the digest of the open batch's offsets.
-        cluster: The cluster.
-        progress: The last batches in Spark's logs.
-        before: The routing of earlier batches; None if there are none.
-        same: Whether each writer writes the same rows of the open batch as before.
-        adopt: Whether to continue although tokens are missing or belong to another query.
-    """
-    old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
-    successors = dict(zip(old, spec.ids, strict=False)) if same else {}
-    acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
 
 
 def _keep_writers(
@@ -176,16 +118,7 @@ def _keep_writers(
     batch: int,
     error: HalfWrittenError,
 ) -> RowRouting:
-    """Return the routing with as many writers as the half-written batch has, and warn of it.
-
-    Args:
-        routing: The routing that was refused.
-        before: The routing of the half-written batch.
-        packing: How that batch is packed into tasks, if it is known.
-        table: The table's name, for messages.
-        batch: The half-written batch.
-        error: The refusal.
-    """
+    """Return the routing with as many writers as the half-written batch has, and warn of it; else raise the error."""
     assert before is not None
     same_count = attrs.evolve(routing, writers=before.writers)
     if not same_writers(before, same_count, packing):
@@ -246,8 +179,9 @@ def start_stream(
 ) -> StreamingQuery:
     """Start a query that writes exactly once, and a thread that refreshes its tokens and finally releases its lease.
 
-    Before that, the stream is prepared, with the effects of `prepare_stream`. If the query cannot be started, the lease
-    is released at once.
+    Before that, the prefix is leased, when a query of this process that has just ended has released it. Tokens are
+    written to Kafka, transactions that an earlier run left open are aborted, and the plan and the routing of rows are
+    stored in the checkpoint. If the query cannot be started, the lease is released at once.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -261,36 +195,24 @@ def start_stream(
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
         mode: Spark's output mode; only staged writes take updates.
     """
-    prepared = prepare_stream(rows, plan, cluster, checkpoint, adopt=adopt)
-    try:
-        query = _start(prepared, plan, sent, cluster, trigger, name, reporting, mode)
-    except BaseException:
-        prepared.lease.release()
-        raise
-    QueryWatch(query, prepared, cluster)
-    return query
-
-
-def _start(
-    prepared: PreparedStream,
-    plan: WritePlan,
-    sent: WritePlan,
-    cluster: Cluster,
-    trigger: Mapping[str, Any] | None,
-    name: str | None,
-    reporting: Mapping[str, str],
-    mode: str,
-) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`."""
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 
     assert plan.transactions is not None
-    if plan.transactions.staged:
-        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting)
-        writer = writer.outputMode(mode)
-    else:
-        writer = prepared.rows.writeStream.format(FORMAT).outputMode(mode)
-        writer = writer.options(**write_options(sent, cluster), **{TRANSACTION: write_spec(prepared.spec)}, **reporting)
-    return start_query(writer, prepared.checkpoint.location, trigger, name)
+    check_speculation(rows.sparkSession, plan.table)
+    wait_for_previous_query(plan, cluster)
+    lease = acquire_prefix_lease(plan, cluster)
+    try:
+        prepared = _prepare(rows, plan, cluster, checkpoint, lease, adopt=adopt)
+        if plan.transactions.staged:
+            writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting)
+        else:
+            options = {**write_options(sent, cluster), TRANSACTION: write_spec(prepared.spec), **reporting}
+            writer = prepared.rows.writeStream.format(FORMAT).options(**options)
+        query = start_query(writer.outputMode(mode), checkpoint.location, trigger, name)
+    except BaseException:
+        lease.release()
+        raise
+    QueryWatch(query, prepared, cluster)
+    return query

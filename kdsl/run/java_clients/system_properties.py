@@ -60,13 +60,7 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
 
 
 def _set_in_jvm(jvm: Any, wanted: Any, table: str) -> None:
-    """Set the properties of a JVM; a value is appended with a comma to an earlier one that lacks it, except krb5.conf.
-
-    Args:
-        jvm: The JVM, through py4j.
-        wanted: The value of each property.
-        table: The table's name, for messages.
-    """
+    """Set the properties of a JVM; a value is appended to an earlier one that lacks it, except that of krb5.conf."""
     system = jvm.java.lang.System
     for name, text in wanted.items():
         current = system.getProperty(name)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
+import attrs
+
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, OffsetError
@@ -95,16 +97,13 @@ def records(
     return (df if plan.parallelism is None else df.coalesce(plan.parallelism)), ids
 
 
+@attrs.frozen
 class _Planned:
     """The options of a read, the stopping offsets that Spark cannot take as options, and the topics as they are now."""
 
-    def __init__(
-        self,
-        options: Mapping[str, str],
-        stop: Mapping[TopicPartition, int] | None = None,
-        topics: Mapping[str, Topic] | None = None,
-    ) -> None:
-        self.options, self.stop, self.topics = dict(options), dict(stop or {}), dict(topics or {})
+    options: dict[str, str]
+    stop: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    topics: Mapping[str, Topic] = attrs.field(factory=dict)
 
 
 def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:

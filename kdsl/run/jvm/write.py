@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import types as s
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.admin import errors
-from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.java_admin import JavaAdmin, open_admin
 from kdsl.run.java_clients.jars import attach_connector, check_login_classes
 from kdsl.run.java_clients.options import hide_secrets, kafka_options
 from kdsl.run.java_clients.system_properties import set_system_properties
 from kdsl.run.jvm.catalyst import encode_columns
 from kdsl.run.jvm.realtime import check_query, trigger_of
+from kdsl.run.librdkafka.topic_creation import find_topics
 from kdsl.run.listeners.start import start_query
 from kdsl.run.metrics import accumulated
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
 from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.run.records.spark_records import RECORD_TYPES
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.arrow import map_in_arrow
@@ -43,14 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FORMAT = "kafka"
-_HEADERS = s.ArrayType(s.StructType([s.StructField("key", s.StringType()), s.StructField("value", s.BinaryType())]))
-_COLUMNS: Mapping[str, s.DataType] = {
-    "key": s.BinaryType(),
-    "value": s.BinaryType(),
-    "topic": s.StringType(),
-    "partition": s.IntegerType(),
-    "headers": _HEADERS,
-}
 
 
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
@@ -117,52 +109,21 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
     topics if the cluster's settings allow it, but not with Java's admin client.
     """
     admin = open_admin(spark, cluster, plan.table)
-    names = plan.topics.names
-    if plan.topics.pattern is not None:
-        names = tuple(admin.names())
-    topics = admin.topics(names)
-    missing = set(names) - topics.keys() if plan.topics.pattern is None else set()
-    if missing and cluster.kdsl_settings.auto_create_topics:
-        missing = _wait_for_creation(missing, admin, cluster)
-        topics = admin.topics(names)
-    if missing:
-        raise errors.missing_topics(plan.table, missing, admin.names())
+    if plan.topics.pattern is None:
+        topics = find_topics(plan, cluster, admin, creates=not isinstance(admin, JavaAdmin))
+    else:
+        topics = admin.topics(admin.names())
     return {name: topic.partitions for name, topic in topics.items()}
 
 
-def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
-    """Look topics up with a producer, so that brokers may create them; return those that are still missing.
-
-    With Java's admin client nothing is asked, and all are returned. Brokers that do not answer leave a topic missing.
-    """
-    from kdsl.run.librdkafka.producer import Producer
-
-    if isinstance(admin, JavaAdmin):
-        return missing
-    producer = Producer(cluster.producer())
-    try:
-        return {topic for topic in missing if producer.look_up(topic, 10)}
-    finally:
-        producer.close()
-
-
 def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
-    """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow.
-
-    With Arrow, the tasks report what they write by an accumulator, which a classic session gets if it has none.
-
-    Args:
-        rows: The rows.
-        plan: The write plan.
-        counts: How many partitions each topic has.
-        registry: The schema registry; None if no format needs one.
-    """
+    """Encode rows as records: with Spark's expressions in real-time mode, else in tasks that report what they write."""
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
     names = _record_columns(plan)
-    schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
+    schema = ", ".join(f"`{name}` {RECORD_TYPES[name]}" for name in names)
     spark = rows.sparkSession
-    accumulator = None if is_connect(spark) else accumulated.accumulator(spark)
+    accumulator = None if is_connect(spark) else accumulated.ACCUMULATORS.id_of(spark)
     report = partial(accumulated.report_written, accumulator, plan.table, of_query=rows.isStreaming)
     sent = without_literal_secrets(plan, registry)
     run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, report)
@@ -183,15 +144,9 @@ def _encode_batches(
     report: Callable[[int, Mapping[str, int]], None],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a task's valid rows, with their partitions if kdsl chooses these (``mapInArrow``).
+    """Yield the records of a task's valid rows, and report at the end, unless it fails, how many rows it has written.
 
-    Args:
-        text: The write plan, as text.
-        counted: How many partitions each topic has, as JSON.
-        registry: The schema registry; None if no format needs one.
-        report: Called at the end, but not after an error, with the number of written rows and the counts of those left
-            out or violating rules.
-        batches: The rows.
+    It gets the plan as text and the partitions of each topic as JSON, because Spark pickles it into every task.
     """
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)
@@ -222,17 +177,7 @@ def _choose_partitions(
     batch: pa.RecordBatch,
     first_row: int,
 ) -> pa.Array:
-    """Choose the partitions of records, topic by topic; null where Kafka's client chooses.
-
-    Args:
-        plan: The write plan.
-        chooser: Chooses the partitions of one topic.
-        counts: How many partitions each topic has.
-        topics: The topic of each record.
-        records: The records.
-        batch: The rows from which they were encoded.
-        first_row: The index of the first one among the rows of the task.
-    """
+    """Choose the partitions of records, topic by topic; null where Kafka's client chooses."""
     chosen = np.full(batch.num_rows, -1, dtype=np.int32)
     codes = topics.dictionary_encode()
     of = codes.indices.to_numpy(zero_copy_only=False)

@@ -13,15 +13,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import parse_duration
 from kdsl.errors import DeadLetterError, KafkaReadError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.admin.admin_client import SafeAdminClient
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.dead_letters.headers import NEEDS, TRUNCATED, Origin, build_headers
 from kdsl.run.dead_letters.reasons import ColumnFinder, write_reason
 from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
@@ -29,7 +27,7 @@ from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard,
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.producer import Producer, ProducerError
 from kdsl.run.librdkafka.producer_pool import borrow_producer
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.librdkafka.write_failures import explain_failure
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.stored import Range
@@ -137,7 +135,10 @@ class LetterWriter:
             self._first.append(f"topic {topic}, partition {partition}, offset {offset}: {text}")
         if allowed and self._sends:
             first = rejected.slice(0, allowed)
-            self._send(first if self._is_complete(first) else self._complete(first), rejections, texts)
+            if not set(first.schema.names) >= NEEDS:
+                assert self._read_again is not None
+                first = self._read_again(first)
+            self._send(first, rejections, texts)
         self.count += allowed
         if allowed < len(rejections):
             self.flush()
@@ -148,15 +149,6 @@ class LetterWriter:
         """Wait until all letters so far are acknowledged; DeadLetterError if one is not."""
         if self._producer is not None:
             self._flush(self._producer)
-
-    def _is_complete(self, records: pa.RecordBatch) -> bool:
-        """Return whether records have all fields that a letter needs."""
-        return set(records.schema.names) >= NEEDS
-
-    def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs."""
-        assert self._read_again is not None
-        return self._read_again(records)
 
     def _send(
         self,
@@ -323,18 +315,12 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
-
-    The last argument makes cached answers expire.
-    """
-    settings = cluster.admin()
-    resource = ConfigResource(ResourceType.TOPIC, topic)
+    """Ask the brokers for `topic_max_bytes`, with a new client; the last argument makes cached answers expire."""
     try:
-        client = SafeAdminClient(settings)
-        entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)
-    except (KafkaException, TimeoutError):
+        settings = LibrdkafkaAdmin(cluster, "dead letters").topic_settings(topic)
+    except KafkaReadError:
         return DEFAULT_MAX_BYTES
-    return int(entries["max.message.bytes"].value)
+    return int(settings.get("max.message.bytes", DEFAULT_MAX_BYTES))
 
 
 class RecordReader:

@@ -185,11 +185,7 @@ class Producer:
         return code
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
-        """Request a topic's metadata once, and store its number of partitions if the brokers answer.
-
-        Returns:
-            The error code of the request or of the topic; 0 if there is none.
-        """
+        """Request a topic's metadata once, store its number of partitions, and return the error code, 0 for none."""
         metadata = ctypes.POINTER(n.Metadata)()
         handle = self._topic(topic)
         code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(metadata), milliseconds)
@@ -223,13 +219,7 @@ class Producer:
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue all records in librdkafka, and wait while its queue is full; those that it refuses count in `failed`.
-
-        Args:
-            topic: The topic.
-            records: The records.
-            rows: The index of each record among the task's rows, for `failure`.
-        """
+        """Queue all records in librdkafka, and wait while its queue is full; refused ones count in `failed`."""
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
         chosen = _partition_numbers(records)
@@ -286,16 +276,9 @@ class Producer:
                 self._add_failure(code, topic, None, int(rows[at - 1]), sum(sizes))
 
     def _build_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[Any, Indices, object]:
-        """Build the arguments of ``rd_kafka_produceva`` for all records.
+        """Build the arguments of ``rd_kafka_produceva`` for all records, which point into the memory of the records.
 
-        Args:
-            topic: The topic.
-            records: The records; the arguments point into their memory.
-            rows: The index of each record among the task's rows, which comes back with its failure.
-
-        Returns:
-            The arguments of all messages; where those of each message begin, and where the last ones end; and the
-            arrays that, like the records, must live until the messages are queued (None if there are none).
+        The arrays of the result must live, as the records must, until the messages are queued.
         """
         length = records.num_rows
         headers = records.column("headers") if "headers" in records.schema.names else None

@@ -33,7 +33,7 @@ from kdsl.run.librdkafka.options import (
 )
 from kdsl.run.librdkafka.range_reader import RangeReader, client_names, open_ranges
 from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import RowReporter, add_report_field

@@ -37,15 +37,20 @@ Report = Callable[[RecordDecoder, str, pa.RecordBatch], None]
 """Called after a decoder has decoded records, with the table's name and the records."""
 
 
-class _RowOutput:
+class RowOutput:
+    """Decodes records to rows.
+
+    Args:
+        decoder: Decodes the records.
+        table: The table's name, for the function for reports.
+        report: Called once for each batch of records; its errors are passed on.
+    """
+
     def __init__(self, decoder: RecordDecoder, table: str, report: Report | None = None) -> None:
         self._decoder, self._table, self._report = decoder, table, report
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode raw records, and yield their rows if there are any.
-
-        The function for reports is called once for each batch of records, and its errors are passed on.
-        """
+        """Decode raw records, and yield their rows if there are any."""
         rows = self._decoder.decode(raw)
         if self._report is not None and raw.num_rows:
             self._report(self._decoder, self._table, raw)
@@ -61,7 +66,7 @@ class _RowOutput:
         return ()
 
 
-class _PacketOutput(_RowOutput):
+class _PacketOutput(RowOutput):
     def __init__(self, decoder: RecordDecoder, table: str) -> None:
         super().__init__(decoder, table)
         self._divide: Divider = find_divider() or write_packets
@@ -93,9 +98,9 @@ def create_task_output(
         report: Called for the records of rows, also of upserts by record; not for packets, changes and chunks.
     """
     if plan.upserts is None:
-        return _PacketOutput(decoder, plan.table) if plan.packed else _RowOutput(decoder, plan.table, report)
+        return _PacketOutput(decoder, plan.table) if plan.packed else RowOutput(decoder, plan.table, report)
     if plan.upserts.by_record:
-        return _RowOutput(decoder, plan.table, report)
+        return RowOutput(decoder, plan.table, report)
     if steps is not None:
         return PartitionChanges(decoder, plan, steps, folder)
     ahead = None if plan.watermark is None else plan.watermark.max_ahead

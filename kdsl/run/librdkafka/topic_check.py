@@ -13,10 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TypeVar
-
-import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, TopicMissingError, TopicRecreatedError, UnreachableError
@@ -52,45 +49,6 @@ class _TopicLookup:
 
 
 _pool = ClientPool(POOL_SIZE, _TopicLookup.close)
-
-
-@attrs.frozen
-class TopicIds:
-    """Finds the ids of topics, for letters of their records; it can be sent to tasks.
-
-    Attributes:
-        cluster: The cluster of the topics; None if its tasks cannot ask for them.
-        planned: The ids that are known.
-    """
-
-    cluster: Cluster | None = None
-    planned: Mapping[str, str] = attrs.field(factory=dict)
-
-    @classmethod
-    def of(cls, cluster: Cluster, planned: Mapping[str, str] = MappingProxyType({})) -> TopicIds:
-        """Create it for a cluster that tasks ask with librdkafka if its settings allow that, without its secrets.
-
-        Args:
-            cluster: The cluster of the topics.
-            planned: The ids that are known.
-        """
-        asked, literals = attrs.evolve(cluster, registry=None).split_literals()
-        refused = any(problem.severity == "error" for problem in asked.problems())
-        return cls(None if literals or refused else asked, dict(planned))
-
-    def find(self, names: Iterable[str], table: str) -> dict[str, str]:
-        """Return the ids of topics; empty for a topic without one, that is gone, or for which nobody can be asked.
-
-        Args:
-            names: The topics.
-            table: The table's name, for error messages.
-        """
-        unknown = sorted({name for name in names if not self.planned.get(name)})
-        ids = {name: self.planned.get(name, "") for name in names}
-        if unknown and self.cluster is not None:
-            topics = LibrdkafkaAdmin(self.cluster, table).topics(unknown)
-            ids |= {name: topic.id for name, topic in topics.items()}
-        return ids
 
 
 class TopicCheck:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,9 +15,6 @@ from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter
 from kdsl.run.records.drops import DropLog, log_drops
 from kdsl.run.task_reports import Accumulators, send_to_driver
 from kdsl.spark_internals.workers import current_batch_id, current_query_id, current_task
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 OPTION = "metrics.accumulator"
 """The option of a source that names the accumulator of its tasks' reports."""
@@ -73,12 +69,7 @@ class ReportStore:
 
 _DROPS = DropLog()
 STORE = ReportStore()
-_ACCUMULATORS = Accumulators(STORE)
-
-
-def accumulator(spark: SparkSession) -> int:
-    """Return the id of the accumulator of a classic session's application; create it if needed."""
-    return _ACCUMULATORS.id_of(spark)
+ACCUMULATORS = Accumulators(STORE)
 
 
 def send_report(accumulator: int, name: str, text: str) -> None:
@@ -132,13 +123,3 @@ def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, in
     elif any(dropped.values()):
         text = orjson.dumps({f"{reason}": count for reason, count in dropped.items()}).decode()
         send_to_driver(accumulator, (_NO_QUERY, -1, table, text))
-
-
-def forget(query: str) -> None:
-    """Forget the reports of a query (its id) that starts again: its next batch may have been run partly before."""
-    STORE.forget(query)
-
-
-def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
-    """Return the reports of the tasks of a finished batch, by the names of the observations; empty without any."""
-    return STORE.reports((query, batch))

@@ -28,6 +28,25 @@ class Kind(StrEnum):
 
 
 @attrs.frozen
+class Alert:
+    """When somebody should look at a metric: `kdsl.monitoring` makes Prometheus' rules from it.
+
+    Attributes:
+        summary: What has happened, after the names of query and table.
+        above: The value that is too much; of a counter its increase within ten minutes.
+        lasting: For how long it must be so, as Prometheus writes durations; empty for at once.
+        severity: ``critical`` if rows may be lost or the query does not work, else ``warning``.
+        only: Labels that select the values that count, as Prometheus writes them.
+    """
+
+    summary: str
+    above: float = 0
+    lasting: str = ""
+    severity: str = "warning"
+    only: str = ""
+
+
+@attrs.frozen
 class Metric:
     """What a metric is.
 
@@ -39,6 +58,7 @@ class Metric:
         field: The attribute of the snapshot that holds it.
         labels: The labels that distinguish the values of one snapshot: topic and partition, the reason, the rule or the
             operator; empty if there is one value.
+        alert: When somebody should look at it; None if its value alone says nothing.
     """
 
     name: str
@@ -47,27 +67,34 @@ class Metric:
     doc: str
     field: str = ""
     labels: tuple[str, ...] = ()
+    alert: Alert | None = None
 
 
 _BY_PARTITION = ("topic", "partition")
+_TAKEN = Alert("another query uses the same consumer group or transactional ids", severity="critical")
 
 
-def _metric(kind: Kind, name: str, unit: str, doc: str, default: Any, labels: tuple[str, ...] = ()) -> Any:
+def _metric(metric: Metric, default: Any) -> Any:
     """Declare an attribute with the metric in its metadata; one with labels is a dict, empty by default."""
-    metadata = {_KEY: Metric(name, kind, unit, doc, labels=labels)}
-    if labels:
+    metadata = {_KEY: metric}
+    if metric.labels:
         return attrs.field(factory=dict, metadata=metadata)
     return attrs.field(default=default, metadata=metadata)
 
 
-def _counter(name: str, unit: str, doc: str, default: Any = 0, *, labels: tuple[str, ...] = ()) -> Any:
+def _counter(
+    name: str, unit: str, doc: str, default: Any = 0, *, labels: tuple[str, ...] = (), alert: Alert | None = None
+) -> Any:
     """Declare an attribute with a counter as its metric; one with labels is a dict, empty by default."""
-    return _metric(Kind.COUNTER, name, unit, doc, default, labels)
+    return _metric(Metric(name, Kind.COUNTER, unit, doc, labels=labels, alert=alert), default)
 
 
-def _gauge(name: str, unit: str, doc: str, default: Any = None, *, by_partition: bool = False) -> Any:
+def _gauge(
+    name: str, unit: str, doc: str, default: Any = None, *, by_partition: bool = False, alert: Alert | None = None
+) -> Any:
     """Declare an attribute with a gauge as its metric; one by partition is a dict, empty by default."""
-    return _metric(Kind.GAUGE, name, unit, doc, default, _BY_PARTITION if by_partition else ())
+    labels = _BY_PARTITION if by_partition else ()
+    return _metric(Metric(name, Kind.GAUGE, unit, doc, labels=labels, alert=alert), default)
 
 
 @attrs.frozen
@@ -104,6 +131,7 @@ class SourceMetrics:
         + "; ".join(f"`{reason}`: {'values' if reason in VALUES else 'records'} {reason.doc}" for reason in Reason)
         + ".",
         labels=("reason",),
+        alert=Alert("records that cannot be read were left out", only='reason=~"parse-error|dead-letter"'),
     )
     num_rule_violations: Mapping[str, int] = _counter(
         "numRuleViolations",
@@ -127,12 +155,14 @@ class SourceMetrics:
         "s",
         "The lag in seconds: while records are pending, the age of the last record that was read, by the task that is "
         "furthest behind; otherwise 0.",
+        alert=Alert("the query is {{ $value | humanizeDuration }} behind", 300, "10m"),
     )
     uncommitted_records: int | None = _gauge(
         "uncommittedRecords",
         "records",
         "With `read_committed`, the offsets from the last stable offset to the high watermark, or to the end of a "
         "bounded read, which open transactions hold back; otherwise 0.",
+        alert=Alert("an open transaction of a producer holds back {{ $value }} records", 0, "15m"),
     )
     current_fetch_event_time_lag: int | None = _gauge(
         "currentFetchEventTimeLag", "ms", "Time from the timestamp of the last record to its fetch."
@@ -151,6 +181,7 @@ class SourceMetrics:
         "commitsFailed",
         "commits",
         "Commits that failed; the next one includes their offsets, and the query is not affected.",
+        alert=Alert("offsets were not committed to the consumer group"),
     )
     num_keys_in_state: int | None = _gauge(
         "numKeysInState",
@@ -165,6 +196,7 @@ class SourceMetrics:
         "Offsets that were deleted before they were read and were skipped, and read records that a log has lost, since "
         "the checkpoint began (S6, S27). With the "
         "transport `jvm`, it is an upper bound, since the start of the process.",
+        alert=Alert("{{ $value }} records were deleted before they were read", severity="critical"),
     )
     leases_lost: int = _gauge(
         "leasesLost",
@@ -172,6 +204,7 @@ class SourceMetrics:
         "1 if another query has acquired the consumer group that this query held (`check_group`); `.lost_lease` says "
         "which one.",
         0,
+        alert=_TAKEN,
     )
     current_offsets: Mapping[TopicPartition, int] = _gauge(
         "currentOffsets", "offset", "The offset of the next record to read.", by_partition=True
@@ -221,9 +254,13 @@ class SinkMetrics:
         "currentSendTime",
         "ms",
         "Time from sending a task's last record to the acknowledgement of all; the longest one of the last batch.",
+        alert=Alert("the brokers take {{ $value }} ms to acknowledge records", 30_000, "10m"),
     )
     num_rows_dropped: int = _counter(
-        "numRowsDropped", "rows", "Rows with NULL in a NOT NULL column that `sink.not-null-enforcer` left out."
+        "numRowsDropped",
+        "rows",
+        "Rows with NULL in a NOT NULL column that `sink.not-null-enforcer` left out.",
+        alert=Alert("rows with NULL in a NOT NULL column were left out"),
     )
     num_rule_violations: Mapping[str, int] = _counter(
         "numRuleViolations",
@@ -232,7 +269,10 @@ class SinkMetrics:
         labels=("rule",),
     )
     records_lost: int = _counter(
-        "recordsOutLost", "records", "Records that were not acknowledged, in a write without delivery guarantee."
+        "recordsOutLost",
+        "records",
+        "Records that were not acknowledged, in a write without delivery guarantee.",
+        alert=Alert("{{ $value }} records were not acknowledged, and are lost", severity="critical"),
     )
     leases_lost: int = _gauge(
         "leasesLost",
@@ -240,6 +280,7 @@ class SinkMetrics:
         "1 if another query has acquired the prefix of transactional ids that this exactly-once query held; "
         "`.lost_lease` says which one. The brokers fence this query when the other one writes: nothing is doubled.",
         0,
+        alert=_TAKEN,
     )
     lost_lease: str | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
@@ -274,6 +315,7 @@ class QueryMetrics:
         "the watermark: Spark's numRowsDroppedByWatermark. An aggregation counts rows after it has combined those of "
         "each task by group. Each batch that drops rows logs a warning.",
         labels=("operator",),
+        alert=Alert("rows behind the watermark were left out"),
     )
 
     @property

@@ -11,7 +11,7 @@ from kdsl.run.leases.lease import group_lease, transactions_lease
 from kdsl.run.listeners.commits import counts_of
 from kdsl.run.listeners.events import Observer
 from kdsl.run.listeners.spark_source import count_lost
-from kdsl.run.metrics.accumulated import forget
+from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.sink_reports import Spool
@@ -36,8 +36,8 @@ class MetricsObserver(Observer):
     """Updates the metrics of running queries (an observer of `kdsl.run.listeners`)."""
 
     def on_start(self, query: Query) -> None:
-        """Start the metrics of a run, and forget what tasks reported for earlier runs of the query."""
-        forget(query.id)
+        """Start the metrics of a run, and forget what tasks reported for earlier runs: their last batch runs again."""
+        accumulated.STORE.forget(query.id)
         _tracker(query.id).begin(query.run_id, query.name)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:

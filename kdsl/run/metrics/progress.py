@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kdsl.run.metrics.accumulated import reports_of_batch
+from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, read_reports, violations_name
 from kdsl.run.records.drops import count_violations
 from kdsl.spark_internals.observations import ObservationError, add_observation
@@ -26,7 +26,7 @@ def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, A
     """
     if "addBatch" not in document.get("durationMs", {}):
         return document  # no batch has run; the id is that of the next batch
-    all_reports = reports_of_batch(str(document["id"]), int(document["batchId"]))
+    all_reports = accumulated.STORE.reports((str(document["id"]), int(document["batchId"])))
     if not all_reports:
         return document
     observed = dict(document.get("observedMetrics") or {})

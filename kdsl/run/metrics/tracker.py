@@ -94,13 +94,7 @@ class _Source:
     clients: _Clients = attrs.field(factory=_Clients)
 
     def store_size(self, observation: str, size: BucketSize, key: _Key) -> None:
-        """Store the size of a bucket, or of the state of a partition, unless it is known from a later batch.
-
-        Args:
-            observation: The name under which it was reported; empty for the state of a partition.
-            size: The size.
-            key: The number and time of the batch.
-        """
+        """Store the size of a bucket, or of the state of a partition, unless it is known from a later batch."""
         bucket = (observation, size.bucket)
         if bucket not in self.buckets or self.buckets[bucket][0] <= key:
             self.buckets[bucket] = (key, size)
@@ -273,14 +267,7 @@ class Tracker:
         return self._sources.setdefault(named.read, _Source(named))
 
     def _update_sources(self, document: Mapping[str, Any], taken: set[int], ended: float, *, newest: bool) -> None:
-        """Add what a batch's report says of the sources, and log what they dropped.
-
-        Args:
-            document: The report.
-            taken: The indices of the sources that are counted already; the others are added to it.
-            ended: When the batch ended, in seconds since 1970.
-            newest: Whether it is the newest batch, which sets the gauges.
-        """
+        """Add what a batch's report says of the sources that are not counted yet, and log what they dropped."""
         rows: dict[str, int] = {}
         for index, report in enumerate(document.get("sources") or ()):
             end = offset_document(report.get("endOffset"))
@@ -312,15 +299,7 @@ class Tracker:
             log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
-        """Add a batch to the numbers of a source; only the newest batch changes its rates and its last record.
-
-        Args:
-            source: The source.
-            rows: Its rows by Spark's count, which are used if tasks have reported nothing.
-            counts: What its tasks have reported; None if nothing.
-            ended: When the batch ended, in seconds since 1970.
-            newest: Whether it is the newest batch.
-        """
+        """Add a batch to the numbers of a source; only the newest batch changes its rates and its last record."""
         records = rows if counts is None else counts.records
         source.records += records
         if counts is not None:
@@ -349,14 +328,7 @@ class Tracker:
     def _update_offsets(
         source: _Source, end: Mapping[str, Any], latest: Mapping[str, Any] | None, *, first: bool
     ) -> None:
-        """Set the offsets of a source, the number of skipped ones, and who has acquired its lease.
-
-        Args:
-            source: The source.
-            end: Where the batch ended, as a document of offsets.
-            latest: How far its topics could be read; None if the report does not say it.
-            first: False for a further source of the report with the same read: positions are those of the slower one.
-        """
+        """Set the offsets of a source, the number of skipped ones, and who has acquired its lease."""
         current = positions_of(end) or {}
         if not first:  # the query reads the table twice: use the positions of the slower read
             current = {
@@ -377,14 +349,7 @@ class Tracker:
             log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
-        """Update the sink's counts from its file of reports, and log new drops; without reports, add Spark's row count.
-
-        A file that cannot be read counts as one without new reports.
-
-        Args:
-            document: Spark's report of a batch; None without one.
-            newest: Whether that is the newest batch, which sets the rates.
-        """
+        """Update the sink's counts from its file of reports, and log new drops; without it, add Spark's row count."""
         sink = self._sink
         if sink is None:
             return

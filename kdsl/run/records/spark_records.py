@@ -9,6 +9,15 @@ import pyarrow.compute as pc
 from kdsl.run.records.metadata import RAW
 from kdsl.types.arrow import cast_array
 
+RECORD_TYPES = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "timestamp": "TIMESTAMP",
+}
+"""Spark's types of the columns of a record that is written."""
 _SPARK_NAMES = {"timestamp_type": "timestampType", "leader_epoch": "leaderEpoch"}
 
 

@@ -46,8 +46,8 @@ CHUNK_COLUMNS = t.Row(
 )
 """The columns of chunks; ``offset`` is that of the first row, ``time`` the latest event time if there is one."""
 
-_CHUNK_SCHEMA = arrow_schema(CHUNK_COLUMNS)
-_TIME_TYPE = _CHUNK_SCHEMA.field("time").type
+CHUNK_SCHEMA = arrow_schema(CHUNK_COLUMNS)
+_TIME_TYPE = CHUNK_SCHEMA.field("time").type
 _UNAVAILABLE_TYPE = pa.list_(pa.int64())
 _NEVER = np.iinfo(np.int64).min
 
@@ -162,7 +162,7 @@ def build_chunks(
             pa.nulls(len(first), _TIME_TYPE) if time is None else _latest_times(arranged.column(time), starts, latest),
             _binaries([pa.py_buffer(b""), *parts]),
         ],
-        schema=_CHUNK_SCHEMA,
+        schema=CHUNK_SCHEMA,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import subprocess
 import sys
 import textwrap
@@ -171,4 +172,5 @@ def test_tables_can_be_declared_at_the_prompt() -> None:
     )
     done = subprocess.run([sys.executable, "-i", "-q"], input=text, capture_output=True, text=True, check=True)
 
-    assert done.stdout.splitlines() == ["T (<stdin>:1) Read T T.a"]
+    shown = re.sub(r"<stdin-\d+>", "<stdin>", done.stdout)  # Python 3.13 and later number what is typed
+    assert shown.splitlines() == ["T (<stdin>:1) Read T T.a"]

@@ -126,12 +126,12 @@ def open_fake_folder(steps: Steps) -> HadoopFolder:
 def folder(request: pytest.FixtureRequest, steps: Steps, tmp_path: Path) -> Iterator[Folder]:
     """A folder, each of whose changes of a file is a step."""
     if request.param == "hadoop":
-        yield open_fake_folder(steps)
+        yield Folder(open_fake_folder(steps))
         return
     with pytest.MonkeyPatch.context() as patch:
         for name in ("write_text", "replace", "unlink"):
             patch.setattr(Path, name, after(steps, getattr(Path, name)))
-        yield LocalFolder(tmp_path)
+        yield Folder(LocalFolder(tmp_path))
 
 
 @pytest.fixture

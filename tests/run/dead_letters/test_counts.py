@@ -5,10 +5,12 @@ from __future__ import annotations
 from threading import Event, Timer
 from typing import Any
 
+import attrs
 import pytest
 
 from kdsl.errors import CheckpointError, DeadLetterError
 from kdsl.run import dead_letter_counts as counts
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dead_letter_counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
 from kdsl.run.dead_letters import report
 from kdsl.run.dead_letters.report import BatchId, Committed, LetterReport, check_refusal, refusals, too_many
@@ -17,12 +19,11 @@ from kdsl.run.listeners.events import Query
 QUERY, READ = "11111111-1111-1111-1111-111111111111", "orders-1"
 
 
-class MemoryFolder:
+class MemoryFolder(Folder):
     """A folder of a checkpoint in memory."""
 
-    location = "memory"
-
     def __init__(self) -> None:
+        self.location = "memory"
         self.files: dict[str, str] = {}
 
     def read(self, name: str) -> str | None:
@@ -74,14 +75,14 @@ def finish(letters: LetterCounts) -> None:
 def test_a_task_or_a_batch_that_runs_again_replaces_its_count(settings: dict[str, str]) -> None:
     folder = MemoryFolder()
     letters = start(folder)
-    letters.receive([of_task(0, 10), of_task(0, 4, "b")])
-    letters.receive([of_task(0, 10)])
-    letters.receive([of_task(2, 1)])
+    letters.extend(map(attrs.asdict, [of_task(0, 10), of_task(0, 4, "b")]))
+    letters.extend(map(attrs.asdict, [of_task(0, 10)]))
+    letters.extend(map(attrs.asdict, [of_task(2, 1)]))
     finish(letters)
 
     assert _read_counts(folder, 2)[0] == {READ: {0: 14, 2: 1}}
     again = start(folder, done=1)
-    again.receive([of_task(2, 3)])
+    again.extend(map(attrs.asdict, [of_task(2, 3)]))
     finish(again)
 
     assert _read_counts(folder, 2)[0] == {READ: {0: 14, 2: 3}}
@@ -91,10 +92,10 @@ def test_a_task_or_a_batch_that_runs_again_replaces_its_count(settings: dict[str
 
 def test_the_sum_of_all_tasks_and_batches_is_refused_above_the_limit(settings: dict[str, str]) -> None:
     letters = start(MemoryFolder())
-    letters.receive([of_task(0, 10), of_task(1, 9)])
+    letters.extend(map(attrs.asdict, [of_task(0, 10), of_task(1, 9)]))
     check_refusal(refusals(), BatchId(QUERY, 1))
 
-    letters.receive([of_task(1, 1, "b")])
+    letters.extend(map(attrs.asdict, [of_task(1, 1, "b")]))
 
     with pytest.raises(
         DeadLetterError, match="20 records could not be read, and the limit of dead letters is 19"
@@ -120,7 +121,7 @@ def test_a_commit_waits_until_the_letters_are_stored(settings: dict[str, str]) -
 
     folder = SlowFolder()
     letters = start(folder)
-    letters.receive([of_task(0, 1), of_task(0, 2, "b")])
+    letters.extend(map(attrs.asdict, [of_task(0, 1), of_task(0, 2, "b")]))
 
     Timer(0.2, waiting.set).start()
     check_refusal(refusals(), BatchId(QUERY, 0))
@@ -135,7 +136,7 @@ def test_letters_that_cannot_be_stored_refuse_their_batch(settings: dict[str, st
             raise CheckpointError(f"{self.path(name)} cannot be written: no space left")
 
     letters = start(FullFolder())
-    letters.receive([of_task(0, 1)])
+    letters.extend(map(attrs.asdict, [of_task(0, 1)]))
 
     with pytest.raises(DeadLetterError, match=rf"cannot be stored: .*{COUNTS}/0.json cannot be written: no space left"):
         check_refusal(refusals(), BatchId(QUERY, 0))
@@ -148,7 +149,7 @@ def test_a_query_whose_letters_cannot_be_stored_is_forgotten_at_its_end(settings
             raise OSError("no space left")
 
     letters = start(FullFolder())
-    letters.receive([of_task(0, 1)])
+    letters.extend(map(attrs.asdict, [of_task(0, 1)]))
 
     with pytest.raises(OSError, match="no space left"):
         letters.on_end(Query(QUERY, "second run"))
@@ -162,7 +163,7 @@ def test_a_late_report_of_the_end_of_an_earlier_run_changes_nothing(settings: di
     letters = start(folder)
 
     letters.on_end(Query(QUERY, "first run"))
-    letters.receive([of_task(0, 20)])
+    letters.extend(map(attrs.asdict, [of_task(0, 20)]))
     finish(letters)
 
     assert _read_counts(folder, 0)[0] == {READ: {0: 20}}
@@ -177,7 +178,7 @@ def test_old_files_are_removed_and_their_letters_still_count(settings: dict[str,
     folder = MemoryFolder()
     letters = start(folder)
     for batch in range(250):
-        letters.receive([of_task(batch, 2, limit=-1)])
+        letters.extend(map(attrs.asdict, [of_task(batch, 2, limit=-1)]))
         finish(letters)
 
     assert len(folder.names(COUNTS)) == 101
@@ -190,10 +191,11 @@ def test_old_files_are_removed_and_their_letters_still_count(settings: dict[str,
 def test_actions_count_by_themselves(settings: dict[str, str]) -> None:
     letters = start(MemoryFolder())
     actions = [BatchId("", 7), BatchId("", 8)]
-    letters.receive([LetterReport(action, READ, "orders", 3, task, 2, ("r",)) for action in actions for task in "a"])
+    reports = [LetterReport(action, READ, "orders", 3, "a", 2, ("r",)) for action in actions]
+    letters.extend(map(attrs.asdict, reports))
     assert [letters._actions[action.number, READ].count for action in actions] == [2, 2]
 
-    letters.receive([LetterReport(actions[0], READ, "orders", 3, "b", 2, ("r",))])
+    letters.extend(map(attrs.asdict, [LetterReport(actions[0], READ, "orders", 3, "b", 2, ("r",))]))
 
     with pytest.raises(DeadLetterError, match="4 records"):
         check_refusal(refusals(), actions[0])

@@ -11,13 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.cimpl import NewTopic
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -27,7 +25,6 @@ from kdsl.errors import CheckpointError, ExactlyOnceError, KdslError, ResolveErr
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.resolve.model import Start
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.run.exactly_once import batch
 from kdsl.run.exactly_once.column_digest import digest_columns
 from kdsl.run.exactly_once.guards import check_speculation
 from kdsl.run.exactly_once.row_routing import route_rows
@@ -36,7 +33,6 @@ from kdsl.run.leases.lease import Lease, transactions_lease
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.spec import add_transaction_settings
-from kdsl.run.librdkafka.transactions.token import LogProgress, Writer
 from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
 from kdsl.spark_versions import PYTHON_SOURCES, STREAM_WRITER, pyspark_version
@@ -119,15 +115,6 @@ def run(df: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path, **re
     assert write_stream(df, plan, cluster, checkpoint=str(checkpoint), trigger=NOW, **rest).awaitTermination(300)
 
 
-def write_without_record(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str) -> None:
-    """A write as a version made it that kept no record of it: its token alone tells that it is done."""
-    assert plan.transactions is not None
-    writer = Writer("", write_id, plan.table, kind="batch")
-    spec = batch._create_batch_spec(plan, cluster, writer, plan.transactions.prefix, 1, 0)
-    batch._acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=False, strict=False)
-    batch._save(rows.repartition(1), plan, cluster, spec)
-
-
 class TestBatch:
     def test_a_batch_is_committed_at_its_end(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -186,35 +173,6 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
-    @pytest.mark.reliability
-    @pytest.mark.parametrize("topic_of_writes", ["missing", "made by hand", "made by a driver that died"])
-    def test_the_last_write_of_a_version_without_records_is_recorded_before_its_token_is_replaced(
-        self,
-        spark: SparkSession,
-        kdsl_kafka: RunningKafka,
-        kdsl_topic: MakeTopic,
-        cluster: Cluster,
-        topic_of_writes: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        topic = kdsl_topic()
-        write_without_record(spark.range(10), plan_for(topic), cluster, "monday")
-        if topic_of_writes == "made by hand":
-            new = NewTopic(f"{topic}-tx.kdsl-writes", 1, 1, config={"cleanup.policy": "compact"})
-            kdsl_kafka.admin().create_topics([new])[new.topic].result()
-        elif topic_of_writes == "made by a driver that died":
-            with monkeypatch.context() as dying:
-                dying.setattr(batch, "record_done", Mock(side_effect=KeyboardInterrupt))
-                with pytest.raises(KeyboardInterrupt):
-                    write(spark.range(10), plan_for(topic), cluster, write_id="tuesday")
-
-        for write_id in ("tuesday", "monday"):
-            write(spark.range(10), plan_for(topic), cluster, write_id=write_id)
-        delete_tokens(kdsl_kafka, topic)
-        write(spark.range(10), plan_for(topic), cluster, write_id="monday")
-
-        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
-
     def test_a_write_whose_topic_was_created_again_is_refused_and_not_skipped(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
@@ -228,18 +186,6 @@ class TestBatch:
         write(spark.range(10), plan_for(topic), cluster, write_id="monday", adopt=True)
 
         assert ids(kdsl_kafka, topic) == {}
-
-    @pytest.mark.reliability
-    def test_a_write_without_an_id_records_the_one_before_it_too(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
-    ) -> None:
-        topic = kdsl_topic()
-        write_without_record(spark.range(10), plan_for(topic), cluster, "monday")
-
-        write(spark.range(10), plan_for(topic), cluster)
-        write(spark.range(10), plan_for(topic), cluster, write_id="monday")
-
-        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
     def test_a_write_id_that_is_too_long_is_refused(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
@@ -16,7 +17,7 @@ from kdsl.ddl.script_reader import read_script
 from kdsl.errors import TopicRecreatedError
 from kdsl.resolve.model import Start, Stop
 from kdsl.run.admin.cluster_admin import Topic
-from kdsl.run.decode_tasks import PlannedTopics
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners import spark_source
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import register
@@ -177,8 +178,8 @@ def test_records_that_are_deleted_before_a_batch_reads_them_are_an_error_whateve
 )
 def test_topics_are_checked_in_tasks_that_can_ask_for_them(properties: dict[str, str], is_checked: bool) -> None:
     cluster = Cluster("broker:9092", properties=properties)
-    assert (PlannedTopics.of(cluster, {"t": "id"}) is not None) == is_checked
-    assert PlannedTopics.of(cluster, {"t": ""}) is None
+    assert (TopicIds.of(cluster, {"t": "id"}).create_guard("Orders") is not nullcontext) == is_checked
+    assert TopicIds.of(cluster, {"t": ""}).create_guard("Orders") is nullcontext
 
 
 def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_ids(

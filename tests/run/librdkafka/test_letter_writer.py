@@ -18,7 +18,7 @@ from kdsl.run.librdkafka.letter_writer import LetterWriter
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM
 from kdsl.run.librdkafka.source import StreamReader
-from kdsl.run.librdkafka.topic_check import TopicIds
+from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.records.metadata import HEADERS
 from kdsl.run.records.rejections import Rejection
 from kdsl.testing import RunningKafka

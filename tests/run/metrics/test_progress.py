@@ -8,7 +8,6 @@ import pytest
 
 from kdsl.run.listeners.events import Query
 from kdsl.run.metrics import accumulated
-from kdsl.run.metrics.accumulated import reports_of_batch
 from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.source_reports import Reporter
@@ -62,12 +61,12 @@ def test_all_reports_of_the_last_batches_are_kept(report_store: Any) -> None:
     for n in range(300):
         report_store.extend([("q", n, "kdsl.x.1", text)] * 100)
 
-    assert reports_of_batch("q", 0) == reports_of_batch("q", 99) == {}
-    assert [len(reports_of_batch("q", n)["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
+    assert accumulated.STORE.reports(("q", 0)) == accumulated.STORE.reports(("q", 99)) == {}
+    assert [len(accumulated.STORE.reports(("q", n))["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
 
     report_store.extend([("q", 300, "kdsl.x.1", text)] * 50_000)
-    assert len(reports_of_batch("q", 300)["kdsl.x.1"]) == 50_000
-    assert reports_of_batch("q", 299) == {}
+    assert len(accumulated.STORE.reports(("q", 300))["kdsl.x.1"]) == 50_000
+    assert accumulated.STORE.reports(("q", 299)) == {}
 
 
 def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts_once(report_store: Any) -> None:
@@ -75,8 +74,8 @@ def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts
     METRICS.on_start(Query("q", "run 2"))
     report_store.extend([("q", 1, "kdsl.x.2", report(5))])
 
-    assert list(reports_of_batch("q", 1)) == ["kdsl.x.2"]
-    assert list(reports_of_batch("other", 1)) == ["kdsl.x.1"]
+    assert list(accumulated.STORE.reports(("q", 1))) == ["kdsl.x.2"]
+    assert list(accumulated.STORE.reports(("other", 1))) == ["kdsl.x.1"]
 
 
 class Unwilling:

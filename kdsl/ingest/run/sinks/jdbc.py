@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kdsl.changelog.connection import Connection
 from kdsl.changelog.postgres import (
     TableChange,
     add_column,
@@ -97,7 +98,7 @@ class JdbcWriter(TableWriter):
             ValueError: ``database`` is not one name.
         """
         (schema,) = database
-        return bool(self.target((schema, "")).query(spark, _SCHEMAS, schema))
+        return bool(self.target((schema, "")).call(spark, lambda connection: connection.query(_SCHEMAS, schema)))
 
     def refuse(self, spark: SparkSession, changes: Mapping[TableId, Sequence[SchemaChange]]) -> list[Refusal]:
         """Refuse columns of nested types, changes that lose digits, and those that the database refuses.
@@ -168,7 +169,7 @@ class JdbcWriter(TableWriter):
         creates = any(change.tag == "create.table" for change in changes)
         if creates and (schema := create_schema(target.table)) is not None:
             with self._changing:  # Postgres fails if two transactions create the same schema at once
-                target.run(spark, schema)
+                target.call(spark, partial(Connection.run, statement=schema))
         table_change = TableChange(partial(_write_changes, changes, keys), creates, self._sink.lock_timeout)
         rows = (table.last_changes() if keys else table.inserts()).persist()
         try:
@@ -203,18 +204,12 @@ def change_database_table(
     """
     creates = any(change.tag == "create.table" for change in changes)
     schema = create_schema(target.table) if creates else None
-    for statement in (*([schema] if schema else ()), *_write_changes(changes, keys, target.table)):
-        target.run(spark, statement)
+    statements = [*([schema] if schema else ()), *_write_changes(changes, keys, target.table)]
+    target.call(spark, lambda connection: [connection.run(statement) for statement in statements])
 
 
 def _write_changes(changes: Sequence[SchemaChange], keys: Sequence[str], table: str) -> list[str]:
-    """Write the statements that make changes of a table.
-
-    Args:
-        changes: The changes, in order.
-        keys: The primary key.
-        table: The table, as in SQL.
-    """
+    """Write the statements that make changes of a table."""
     statements: list[str] = []
     for change in changes:
         match change.tag:

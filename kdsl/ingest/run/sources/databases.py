@@ -59,7 +59,9 @@ class DatabaseReader:
         del progress
         source = self._source
         every = find_database_table(source, ", ".join(source.tables))
-        tables, default = every.list_tables(spark)
+        tables, default = every.call(
+            spark, lambda connection: (connection.tables_and_views(), connection.default_schema())
+        )
         try:
             selected = select_tables(tables, source.tables, source.excluded, default)
         except ValueError as e:
@@ -72,7 +74,7 @@ class DatabaseReader:
         The driver is attached if needed.
         """
         target = find_database_table(self._source, entry.sql_name)
-        key = target.read_key(spark, entry.schema, entry.name)
+        key = target.call(spark, lambda connection: connection.primary_key(entry.schema, entry.name))
         fetch = {"fetchsize": str(self._source.fetch_size)}
         if self._product == _MYSQL:
             read = read_mysql_table(spark, target, table, entry, tiny_boolean=self._source.tiny_boolean)

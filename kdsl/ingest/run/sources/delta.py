@@ -125,7 +125,7 @@ class DeltaChangeReader(_DeltaReader):
         parts = [self._read_range(spark, *versions) for versions in self._split(spark, first, last)]
         if len(parts) == 1:
             return parts[0]
-        schema = reduce(_join, (part.schema for part in parts))
+        schema = TableSchema(reduce(join_columns, (part.schema.columns for part in parts)))
 
         def build() -> DataFrame:
             first, *others = (part.rows(schema) for part in parts)
@@ -179,11 +179,6 @@ class DeltaChangeReader(_DeltaReader):
             F.col("_commit_version").alias(VERSION),
             F.when(kind.isin("update_preimage", "delete"), 0).otherwise(1).alias(RANK),
         )
-
-
-def _join(a: TableSchema, b: TableSchema) -> TableSchema:
-    """The columns of both schemas, each of a type that holds both; without a primary key."""
-    return TableSchema(join_columns(a.columns, b.columns))
 
 
 def _holds(columns: Sequence[t.Field], before: Sequence[t.Field]) -> bool:

@@ -78,7 +78,8 @@ def read_mysql_table(
     as_null = str(target.properties.get(_BEHAVIOR, "")).replace("_", "").lower() == "converttonull"
     types = MySqlTypes(zoned=True, tiny_boolean=tiny_boolean)
     columns, refusals = [], []
-    for name, declared in target.query(spark, _COLUMNS, entry.schema or "", entry.name):
+    rows = target.call(spark, lambda connection: connection.query(_COLUMNS, entry.schema or "", entry.name))
+    for name, declared in rows:
         column = _read_column(name or "", declared or "", types, zero_as_null=as_null)
         if column is None:
             fix = "leave the table out, or copy a view that leaves the column out or converts it"
@@ -154,5 +155,6 @@ def _count_wrong(spark: SparkSession, target: JdbcTarget, columns: Sequence[Read
     if not wrong:
         return {}
     sums = ", ".join(f"COALESCE(SUM({condition}), 0)" for condition in wrong.values())
-    (counts,) = target.query(spark, f"SELECT {sums} FROM {target.table}")  # noqa: S608  # names are quoted
+    query = f"SELECT {sums} FROM {target.table}"  # noqa: S608  # names are quoted
+    (counts,) = target.call(spark, lambda connection: connection.query(query))
     return {name: int(count or 0) for name, count in zip(wrong, counts, strict=True)}

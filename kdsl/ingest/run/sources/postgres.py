@@ -39,7 +39,7 @@ def read_postgres_columns(spark: SparkSession, target: JdbcTarget) -> tuple[Read
         ChangelogError: The database cannot be reached, or reports an error.
         SecretError: A reference to a secret cannot be resolved.
     """
-    rows = target.query(spark, _COLUMNS, target.table)
+    rows = target.call(spark, lambda connection: connection.query(_COLUMNS, target.table))
     return tuple(read_column(name or "", kind or "", int(depth or 0), repr(target)) for name, depth, kind in rows)
 
 

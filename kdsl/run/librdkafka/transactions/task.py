@@ -233,11 +233,7 @@ def _commit(
 ) -> OwnedProducer | None:
     """Commit the transaction; if the commit is not answered, find out by the id's token whether it succeeded.
 
-    The producer of a commit that is not answered, or that was fenced, is closed.
-
-    Returns:
-        A producer that may be reused, a new one if the commit was not answered; None if the transaction is committed
-        but another producer has taken the id.
+    The result may be reused: a new producer if the commit was not answered, None if another one has taken the id.
     """
     try:
         owned.producer.commit(spec.step_timeout)

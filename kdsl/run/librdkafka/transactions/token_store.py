@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.retry import Backoff, Deadline, retry
-from kdsl.run.admin.errors import RETRIABLE, NotAllowedError, is_unknown_topic
+from kdsl.run.admin.errors import RETRIABLE, NotAllowedError
 from kdsl.run.admin.group_offsets import GroupOffsets
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.transactions.token import Token, read_token
@@ -49,7 +48,7 @@ class TokenAdmin(LibrdkafkaAdmin):
             return None
         if code != KafkaError.NO_ERROR:
             raise self._requests.status.read_error(KafkaError(code), f"the token in the group {id_!r}")
-        tokens = [read_token(text, offset) for offset, text in offsets]
+        tokens = [read_token(text, offset) for _, offset, text in offsets]
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
@@ -71,18 +70,6 @@ class TokenAdmin(LibrdkafkaAdmin):
         )[topic]
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
 
-    def topic_settings(self, topic: str) -> dict[str, str]:
-        """Ask the brokers for all settings of a topic, defaults included, and return their values as strings, by name.
-
-        Empty if the broker that answers does not know the topic.
-        """
-        config = self._describe_configs(ConfigResource(ResourceType.TOPIC, topic))
-        if isinstance(config, KafkaError):
-            if is_unknown_topic(config):
-                return {}
-            raise self._requests.status.read_error(config, f"the settings of the topic {topic!r}")
-        return {name: entry.value for name, entry in config.items()}
-
     def settings(self, names: Iterable[str]) -> dict[str, int]:
         """Ask one broker for some numeric settings, and return those that it has; none if it does not show them."""
         broker = next(iter(self._requests.list_topics().brokers))
@@ -90,9 +77,3 @@ class TokenAdmin(LibrdkafkaAdmin):
         if isinstance(config, KafkaError):
             return {}
         return {name: int(config[name].value) for name in names if name in config}
-
-    def _describe_configs(self, resource: ConfigResource) -> Any:
-        """Ask for the configs of a topic or broker, by name; return a KafkaError that is not retriable."""
-        return self._requests.ask(lambda client, timeout: client.describe_configs([resource], request_timeout=timeout))[
-            resource
-        ]
