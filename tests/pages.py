@@ -58,7 +58,7 @@ _NAMES = {
     "views": "DataFrame",
     "sink": "KafkaSink",
     "HOUR": "Column",
-    "enrich": "Any",
+    **dict.fromkeys(("enrich", "store", "pl", "duckdb"), "Any"),
     **dict.fromkeys(("Enriched", "Payments", "Users", "Orders", "Regions"), "type[KafkaTable]"),
 }
 """The names that pages use without declaring them, because every reader has their own."""
