@@ -1,6 +1,6 @@
 """Creates the files of a project from a template, without overwriting any.
 
-A template is a folder of files in ``templates``, which are valid as they are: their names and texts contain sample
+A template is a folder of files in ``templates``, which are valid as they are: their names and their content have sample
 names, for which those of the project are written. Files of ``shared`` belong to every template. A name that begins
 with ``dot_`` stands for a hidden file.
 """
@@ -120,9 +120,6 @@ def create_project(folder: Path, template: Template, names: Names) -> Creation:
         folder: The folder of the project; it is created if it does not exist.
         template: What the project begins with.
         names: The names in it.
-
-    Raises:
-        ProjectError: Names are invalid, files exist with another content, or the folder cannot be written.
     """
     problems = list(names.find_problems())
     if problems:

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from sample_package.job import start
 from sample_package.tables import SampleTable, SampleTableLarge
 
-SMALL = '{"id": "small", "amount": 99.5, "time": "2026-01-31 08:00:00"}'
-LARGE = '{"id": "large", "amount": 100.0, "time": "2026-01-31 08:00:01"}'
-LATER = '{"id": "later", "amount": 250.0, "time": "2026-01-31 08:00:02"}'
+SMALL = '{"id": "small", "amount": 99.5, "time": "2026-01-31 08:00:00Z"}'
+LARGE = '{"id": "large", "amount": 100.0, "time": "2026-01-31 08:00:01Z"}'
+LATER = '{"id": "later", "amount": 250.0, "time": "2026-01-31 08:00:02Z"}'
 BAD = '{"id": "bad", "amount": "many"}'
 
 
