@@ -18,6 +18,7 @@ NAMED = (
     "kdsl.diagnostics.dead_letters",
     "kdsl.ingest.run.sinks",
     "kdsl.ingest.run.sources",
+    "kdsl.json_logs",
     "kdsl.options",
     "kdsl.pipelines",
     "kdsl.plugins",

@@ -25,6 +25,7 @@ LAYERS = (
             "kdsl.extras",
             "kdsl.folders",
             "kdsl.java",
+            "kdsl.json_logs",
             "kdsl.loading",
             "kdsl.name_patterns",
             "kdsl.notebooks",

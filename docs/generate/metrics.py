@@ -32,6 +32,10 @@ queries and tables as variables. `kdsl monitor alerts --out kdsl-alerts.yaml` wr
 Prometheus: records that were lost or left out, lag, open transactions, commits that fail, a second query with the same
 group, and a query whose metrics are gone. Change their limits in the file.
 
+`kdsl --log-format json run …` (or `KDSL_LOG_FORMAT=json`) writes each line of the log as a JSON object: `time`,
+`level`, `logger`, `message`, and of a problem its `code` and where it is. A job's own logging does the same with
+`kdsl.json_logs.JsonFormatter`.
+
 Counters start from zero when the query starts in its process, also after a restart; offsets and recordsLost continue
 from the checkpoint. Gauges of offsets and lag are those of the last batch. A batch that ran twice (because a task
 failed, or because `foreachBatch` used its rows twice) counts once, while Spark's numInputRows counts every run. Jobs

@@ -217,7 +217,9 @@ def registry(
 @with_cluster()
 def topic_command(
     topic: Annotated[str, typer.Argument(help="A topic.")],
-    records: Annotated[int, typer.Option("-n", "--records", min=1, help="How many of the last records to read.")] = 100,
+    records: Annotated[
+        int, typer.Option("-n", "--records", min=1, help="How many of the last records of each partition to read.")
+    ] = 100,
     kind: Annotated[
         TopicFormat | None,
         typer.Option("--format", help="The format of the value; by default it is detected."),
@@ -239,7 +241,7 @@ def topic_command(
     from kdsl.schemas.topic import topic_draft
 
     cluster = require_brokers(cluster)
-    with progress(f"reading the last {records} records of {topic}"):
+    with progress(f"reading the last {records} records of each partition of {topic}"):
         draft = topic_draft(
             topic, cluster, records=records, kind=kind, name=name, connector=connector, with_address=with_address
         )

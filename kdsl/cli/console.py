@@ -21,8 +21,35 @@ from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
+_json_logs: logging.Formatter | None = None
 _LONGEST = 400
 """The longest text of a message that a terminal shows, in characters."""
+
+
+def use_json_logs() -> None:
+    """From now on write what kdsl logs, progress, and the error that ends a command as lines of JSON."""
+    global _json_logs
+    from kdsl.json_logs import JsonFormatter
+
+    _json_logs = JsonFormatter()
+
+
+def _write_record(formatter: logging.Formatter, record: logging.LogRecord) -> None:
+    err.file.write(f"{formatter.format(record)}\n")
+    err.file.flush()
+
+
+def _make_record(level: int, message: str, **more: Any) -> logging.LogRecord:
+    """A record of the command itself, and not of a part of kdsl that logs."""
+    return logging.makeLogRecord(
+        {
+            "name": "kdsl.cli",
+            "levelno": level,
+            "levelname": logging.getLevelName(level),
+            "msg": message,
+            **more,
+        }
+    )
 
 
 @contextmanager
@@ -31,16 +58,19 @@ def progress(doing: str) -> Iterator[Callable[[str], None]]:
 
     The result replaces the line on a terminal.
     """
-    if err.is_terminal:
+    if err.is_terminal and _json_logs is None:
         with err.status(doing) as status:
             yield status.update
     else:
-        err.print(f"{doing} …", highlight=False)
+        print_status(f"{doing} …")
         yield lambda _: None
 
 
 def print_status(line: str) -> None:
     """Print a line to the error stream."""
+    if _json_logs is not None:
+        _write_record(_json_logs, _make_record(logging.INFO, line))
+        return
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -94,7 +124,7 @@ class LogLines(logging.Handler):
         Args:
             doing: What the line says before the first such record, whose attribute `PROGRESS` is true.
         """
-        if not err.is_terminal:
+        if not err.is_terminal or _json_logs is not None:
             yield
             return
         with err.status(Text(doing)) as self._status:
@@ -107,6 +137,9 @@ class LogLines(logging.Handler):
         """Print a log record on the standard error, unless it is a problem that was already printed."""
         problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
         if isinstance(problem, Problem) and (problem.code, problem.message) in self._printed:
+            return
+        if _json_logs is not None:
+            _write_record(_json_logs, record)
             return
         if self._status is not None and getattr(record, PROGRESS, False):
             self._status.update(Text(record.getMessage()))
@@ -150,6 +183,9 @@ def print_json(value: Any) -> None:
 def fail(error: BaseException) -> int:
     """Print the message of an error, as it is, and its class if `explain` knows it, and return the exit code 1."""
     name = type(error).__name__
+    if _json_logs is not None:
+        _write_record(_json_logs, _make_record(logging.ERROR, str(error), error=name))
+        return 1
     code = (f" [{name}]", "dim") if name in explanations() else ""
     err.print(Text.assemble(("error:", "bold red"), f" {error}", code), highlight=False, soft_wrap=True)
     return 1

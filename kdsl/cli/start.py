@@ -8,15 +8,16 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from kdsl.cli.console import fail, out
+from kdsl.cli.console import fail, out, use_json_logs
 from kdsl.errors import KdslError
 from kdsl.extras import MissingPackageError, missing_package
 from kdsl.plugins import PluginError, PluginGroup
 
+LogFormat = Literal["text", "json"]
 COMMANDS = PluginGroup("kdsl.commands", "command")
 """The commands, those of other packages as well: each is a function, or a ``typer.Typer`` for a group of commands."""
 
@@ -34,8 +35,19 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of kdsl.")
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format",
+            envvar="KDSL_LOG_FORMAT",
+            help="How lines on the standard error look: as text, or each as a JSON object.",
+        ),
+    ] = "text",
 ) -> None:
-    """Take the options of ``kdsl`` itself."""
+    """Take the options of ``kdsl`` itself; that of the version has ended the program by itself."""
+    del version
+    if log_format == "json":
+        use_json_logs()
 
 
 def make_app(names: Iterable[str]) -> typer.Typer:
@@ -102,7 +114,7 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
-        called = [name for name in sys.argv[1:2] if name in COMMANDS.find_all()]
+        called = [name for name in sys.argv[1:] if name in COMMANDS.find_all()][:1]
         make_app(called or COMMANDS.find_all())()
     except KdslError as e:
         sys.exit(fail(e))

@@ -80,14 +80,17 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     return last.rows
 
 
-def last_raw_records(topic: str, cluster: Cluster, n: int) -> pa.RecordBatch:
+def last_raw_records(topic: str, cluster: Cluster, n: int, *, of_each_partition: bool = False) -> pa.RecordBatch:
     """Read the last `n` records of a topic, over all its partitions, oldest first by their timestamps, undecoded.
+
+    With `of_each_partition`, the last `n` records of each partition.
 
     Returns:
         The fields topic, partition, offset, timestamp, key, value and headers of `kdsl.run.records.metadata.RAW`.
     """
     empty = t.Row((), nullable=False)
-    return _read_last(ReadPlan(topic, Topics((topic,)), empty, empty), cluster, n, {"key", "value", "headers"})
+    plan = ReadPlan(topic, Topics((topic,)), empty, empty)
+    return _read_last(plan, cluster, n, {"key", "value", "headers"}, of_each_partition=of_each_partition)
 
 
 @attrs.frozen(eq=False)
@@ -153,15 +156,18 @@ def _explain(plan: ReadPlan, decoder: RecordDecoder, records: pa.RecordBatch, re
     return RecordError("read", plan.table, rejection.reason, **place)
 
 
-def _read_last(plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str]) -> pa.RecordBatch:
+def _read_last(
+    plan: ReadPlan, cluster: Cluster, n: int, needs: Collection[str], *, of_each_partition: bool = False
+) -> pa.RecordBatch:
     """Read the ends of all partitions; return the `n` records with the latest timestamps, undecoded, oldest first."""
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     with record_reader(cluster, plan, {*needs, "timestamp"}, name=f"kdsl-{plan.table}") as reader:
         tails, schema = _read_tails(reader, plan, first, ends, n), reader.schema
+    count = n * len(tails) if of_each_partition else n
     newest = heapq.nlargest(
-        n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
+        count, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
     )
     chosen = [tails[i][j] for _, i, j in sorted(newest)]
     return pa.RecordBatch.from_pylist(chosen, schema=schema)

@@ -91,14 +91,14 @@ def topic_draft(
     Args:
         topic: The topic.
         cluster: Its cluster.
-        records: The number of records to inspect.
+        records: How many records of each partition to inspect.
         kind: The format of the value; by default it is recognized.
         name: The table's name; by default the topic's.
         connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted, each record has
             a key, and the values are not change data.
         with_address: Whether the table names the address of the registry; otherwise that of its cluster counts.
     """
-    messages = last_raw_records(topic, cluster, records).to_pylist()
+    messages = last_raw_records(topic, cluster, records, of_each_partition=True).to_pylist()
     if not messages:
         raise CodegenError(
             f"the topic {topic!r} has no records to infer a table from; write some first, or use `kdsl codegen "

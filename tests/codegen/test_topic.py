@@ -400,6 +400,18 @@ def test_a_table_of_a_real_topic_reads_its_records(kdsl_kafka: LocalKafka, tmp_p
 
 
 @pytest.mark.kafka
+def test_the_last_records_of_each_partition_are_inspected(kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("seen-apart", partitions=2, config={"retention.ms": "-1"})
+    older = Record('{"old": 1}', partition=0, timestamp=1)
+    newer = (Record('{"new": 1}', partition=1, timestamp=at) for at in (2, 3))
+    kdsl_kafka.produce("seen-apart", older, *newer)
+
+    draft = topic_draft("seen-apart", Cluster(kdsl_kafka.bootstrap_servers), records=1)
+
+    assert [c.name for c in draft.table.columns] == ["old", "new"]
+
+
+@pytest.mark.kafka
 def test_a_compacted_topic_with_keys_is_an_upsert_table(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
     kdsl_kafka.create_topic("users-seen", partitions=1, config={"cleanup.policy": "compact"})
     records = [Record('{"id": 1, "name": "Ann"}', key='{"id": 1}'), Record(None, key='{"id": 1}')]

@@ -271,10 +271,12 @@ class Batches:
             yield self._with_letters(part)
 
     def _limits(self) -> Limits:
-        """Return how many records a step has."""
+        """Return how many records a step has; what the table declares is for streams, so a whole read ignores it."""
         plan = self._plan
+        if self._options.whole:
+            return Limits()
         changes = plan.upserts is not None and not plan.upserts.by_record
-        most = None if self._options.whole else CHANGE_STEP_RECORDS if changes else STEP_RECORDS
+        most = CHANGE_STEP_RECORDS if changes else STEP_RECORDS
         return Limits(plan.max_records or most, plan.max_records_per_partition)
 
     def _has_ended(self, at: Offsets) -> bool:
