@@ -259,9 +259,11 @@ def _make_option(a: attrs.Attribute[Any], *, plain: bool = False) -> Schema:
     return {"type": ["string", "number", "boolean", "array"], "items": _SCALAR} | meaning
 
 
-def _ignore_case(text: str) -> str:
-    """A regular expression of a text in any letter case; ``-`` stands for ``_``, too, as in Flink's constants."""
-    return "".join(f"[{c.upper()}{c.lower()}]" if c.isalpha() else "[-_]" if c in "-_" else re.escape(c) for c in text)
+def _ignore_case(literal: str) -> str:
+    """A regular expression of a string in any letter case; ``-`` stands for ``_``, too, as in Flink's constants."""
+    return "".join(
+        f"[{c.upper()}{c.lower()}]" if c.isalpha() else "[-_]" if c in "-_" else re.escape(c) for c in literal
+    )
 
 
 def _nest(known: Schema) -> Schema:
@@ -299,5 +301,5 @@ def _make_object(members: Mapping[str, Any], required: Iterable[str]) -> Schema:
 
 
 def _describe(text: str | None) -> Schema:
-    """A description, for hovering; nothing without a text."""
+    """A description, for hovering; nothing without one."""
     return {"description": text} if text else {}

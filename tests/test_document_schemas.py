@@ -247,7 +247,7 @@ def test_what_kdsl_refuses_is_wrong(kind: Kind, keys: tuple[str | int, ...], val
     assert is_refused(kind, document, tmp_path)
 
 
-def declared_keys(group: type[Options]) -> list[str]:
+def list_keys(group: type[Options]) -> list[str]:
     """The keys of the options of a group, one for those that stand for many."""
     return [a.metadata["key"].replace(".*", ".a") for a in group.declarations()]
 
@@ -255,16 +255,16 @@ def declared_keys(group: type[Options]) -> list[str]:
 @pytest.mark.parametrize("options", [KafkaOptions, UpsertOptions])
 def test_a_table_may_have_each_option_of_its_connector_and_no_other(options: type[KafkaOptions]) -> None:
     kinds: tuple[type[KafkaOptions], ...] = (KafkaOptions, UpsertOptions)
-    every = {key for kind in kinds for key in declared_keys(kind)}
+    every = {key for kind in kinds for key in list_keys(kind)}
     document = change("tables", OPTIONS, {"connector": options.connector, **{key: [key] for key in every}})
     errors = [error for error in validator("tables").iter_errors(document) if error.schema is False]
 
-    assert {error.instance[0] for error in errors} == every - {*declared_keys(options)}
+    assert {error.instance[0] for error in errors} == every - {*list_keys(options)}
 
 
 @pytest.mark.parametrize("name", format_names())
 def test_a_table_may_have_each_option_of_a_format(name: str) -> None:
-    keys = [f"{prefix}{name}.{key}" for key in declared_keys(format_class(name)) for prefix in ("", "key.", "value.")]
+    keys = [f"{prefix}{name}.{key}" for key in list_keys(format_class(name)) for prefix in ("", "key.", "value.")]
     document = change("tables", OPTIONS, {"connector": "kafka", **{key: [] for key in keys}})
     errors = list(validator("tables").iter_errors(document))
 
@@ -277,7 +277,7 @@ def test_each_end_may_have_its_options(kind: Any) -> None:
         end = end_class(kind, name)
         assert end is not None
         of_format = getattr(end, "of_format", ())
-        keys = [f"json.{key}" if key in of_format else key for key in declared_keys(end)]
+        keys = [f"json.{key}" if key in of_format else key for key in list_keys(end)]
         document = {**INGESTION, kind: {"type": name, **{key: {} for key in keys}}}
         errors = list(validator("ingestion").iter_errors(document))
 
