@@ -37,6 +37,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import attrs
 
+from kdsl.notebooks import make_html, problem_html, title_html
+
 Severity = Literal["error", "warning"]
 WIDEST = 100
 """The maximum number of characters of a line in an excerpt."""
@@ -117,6 +119,14 @@ class Problem:
         sentence = f"{f'{location}: ' if location else ''}{self.message}; {self.fix} [{self.code}]"
         return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
 
+    def _repr_html_(self) -> str:
+        """The problem as notebooks show it."""
+        return make_html(self.to_html())
+
+    def to_html(self) -> str:
+        """Write the problem as a part of HTML; see `kdsl.notebooks`."""
+        return problem_html(self.severity, str(self.where), self.message, self.fix, self.code, self.where.excerpt)
+
     def at(self, where: Where) -> Problem:
         """Return a copy of the problem, with the missing parts of its location taken from ``where``."""
         parts = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
@@ -161,6 +171,10 @@ class ResolveError(ExceptionGroup[ProblemError], KdslError):
 
     def __str__(self) -> str:
         return "\n".join([f"{self.message}:", *(indent(str(p), "  ") for p in self.problems)])
+
+    def _repr_html_(self) -> str:
+        """The problems as notebooks show them, where the error is the value of a cell."""
+        return make_html(title_html(self.message), *(p.to_html() for p in self.problems))
 
 
 class RecordError(KdslError):

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import Element
 
+import attrs
 import pytest
 
 from kdsl import Col, Json, KafkaTable, Key, Virtual, col, virtual
 from kdsl.declare.connector import KafkaOptions
+from kdsl.deployment.model import Difference
+from kdsl.deployment.result import Applied, Diff
+from kdsl.diagnostics.lag import Lag, PartitionLag
+from kdsl.errors import Problem, ResolveError, Where
 from kdsl.formats import format_class, format_names
-from kdsl.notebooks import PlanText
+from kdsl.notebooks import MOST_ROWS, PlanText, make_html, table_html
 from kdsl.options import Options
 from kdsl.resolve import resolve
+from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 
 
 class Orders(KafkaTable, topic="orders", key=Json(), value=Json(), value_fields="EXCEPT_KEY"):
@@ -31,14 +39,98 @@ def test_a_plan_is_shown_as_its_lines() -> None:
     assert (type(again), again) == (PlanText, plan)
 
 
+BAD = "<script>alert('1')</script>"
+SHOWN = "&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;"
+
+
 def test_tables_have_html_in_which_names_and_comments_are_escaped() -> None:
     table = Orders.as_table()
     for shown in (table._repr_html_(), resolve(table.definition, "read")._repr_html_()):
         assert "<caption>Orders: kafka, topic orders</caption>" in shown
-        assert "<td>id</td><td>BIGINT NOT NULL</td><td>message key</td>" in shown
-        assert "<td>metadata offset, read only</td>" in shown
+        assert [cell.text for cell in read_rows(shown)[1]][:3] == ["id", "BIGINT NOT NULL", "message key"]
+        assert "metadata offset, read only" in shown
         assert "&lt;b&gt;bold&lt;/b&gt; &amp; more" in shown
         assert "<b>" not in shown
+
+
+def test_a_plan_keeps_its_lines_in_html() -> None:
+    assert f"<pre>Read {SHOWN}\n  source</pre>" in PlanText(f"Read {BAD}\n  source")._repr_html_()
+    assert "<pre>Read Orders\n" in Orders.explain()._repr_html_()  # type: ignore[attr-defined]
+
+
+PROBLEM = Problem(BAD, BAD, BAD, Where(BAD, file=BAD, line=3, excerpt=f"{BAD}\n  ^"), "warning")
+DIFFERENCE = Difference("~", "topic", BAD, BAD, BAD, BAD, BAD, Where(file=BAD, line=1), BAD)
+OBJECTS = {
+    "problem": PROBLEM,
+    "error": ResolveError(BAD, [PROBLEM, PROBLEM]),
+    "lag": Lag(
+        BAD, (PartitionLag(BAD, 0, 10, 0, 1_000, 1_000, 990, 88.5), PartitionLag(BAD, 1, None, 0, 5, 5, None, None))
+    ),
+    "diff": Diff((DIFFERENCE,)),
+    "applied": Applied((DIFFERENCE,), DIFFERENCE, BAD, (DIFFERENCE,), (DIFFERENCE,)),
+    "metrics": QueryMetrics(BAD, "r", BAD, 7, (SourceMetrics(BAD, num_rule_violations={BAD: 2}),), (SinkMetrics(BAD),)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_html_is_well_formed_and_all_text_in_it_is_escaped(name: str) -> None:
+    shown: str = OBJECTS[name]._repr_html_()  # type: ignore[attr-defined]
+
+    assert SHOWN in shown
+    assert "<script" not in shown
+    ET.fromstring(f"<div>{shown}</div>")  # every tag is closed
+
+
+def test_a_problem_shows_place_message_fix_code_and_excerpt() -> None:
+    shown = Problem(
+        "key-prefix", "wrong", "right", Where("Orders", file="o.sql", line=3, excerpt="a b\n  ^")
+    )._repr_html_()
+
+    assert '<span class="error">error</span> <b>Orders (o.sql:3)</b> wrong' in shown
+    assert '<pre class="excerpt">a b\n  ^</pre>' in shown
+    assert "<i>fix:</i> right <code>key-prefix</code>" in shown
+    both = ResolveError("Orders has 2 problems", [PROBLEM, PROBLEM])
+    assert '<p class="title">Orders has 2 problems</p>' in both._repr_html_()
+    assert both._repr_html_().count("<i>fix:</i>") == 2
+
+
+def test_lags_are_numbers_by_partition_with_the_total_in_the_caption() -> None:
+    shown = OBJECTS["lag"]._repr_html_()  # type: ignore[attr-defined]
+
+    assert f"<caption>{SHOWN}: 990 records behind, 88.5 s</caption>" in shown
+    first, second = ([cell.text for cell in row] for row in read_rows(shown)[1:])
+    assert first == [BAD, "0", "10", "1,000", "1,000", "990", "88.5"]
+    assert second == [BAD, "1", "none", "5", "5", None, None]
+    assert [cell.get("class") for cell in read_rows(shown)[1]][1:] == ["number"] * 6
+
+
+def test_differences_and_what_was_done_about_them_are_tables() -> None:
+    assert "1 to change." in Diff((DIFFERENCE,))._repr_html_()
+    assert "<caption>nothing differs.</caption>" in Diff()._repr_html_()
+    assert "<caption>nothing to do</caption>" in Applied(())._repr_html_()
+    shown = Applied((), attrs.evolve(DIFFERENCE, name="orders"), "no rights")._repr_html_()
+    assert "<caption>failed: no rights</caption>" in shown
+    assert "topic orders" in shown
+
+
+def test_metrics_are_those_of_the_report() -> None:
+    query = QueryMetrics("id", "run", None, None, (SourceMetrics("Orders", num_records_in=1_234),))
+    shown = query._repr_html_()
+
+    assert "<caption>id: metrics, before the first batch</caption>" in shown
+    assert [cell.text for cell in read_rows(shown)[1]] == ["Orders", "numRecordsIn", "1,234", "records"]
+
+
+def test_a_long_table_says_how_many_rows_are_not_shown() -> None:
+    shown = make_html(table_html("t", ["n"], [[n] for n in range(MOST_ROWS + 3)]))
+
+    assert len(read_rows(shown)) == 1 + MOST_ROWS
+    assert "… 3 more rows" in shown
+
+
+def read_rows(html: str) -> list[Element]:
+    """The rows of all tables, the names of the columns first."""
+    return list(ET.fromstring(f"<div>{html}</div>").iter("tr"))
 
 
 @pytest.mark.parametrize("group", [KafkaOptions, *(format_class(name) for name in format_names())])

@@ -23,13 +23,12 @@ from kdsl.resolve.model import Topics
 from kdsl.table import Table
 
 if TYPE_CHECKING:
-    from kdsl.diagnostics.lag import Lag, LagReader, PartitionLag
+    from kdsl.diagnostics.lag import Lag, LagReader
 
 _NOTEBOOK = "JPY_PARENT_PID"
 """A variable of the kernels of notebooks: a command of theirs, ``!kdsl lag``, has a terminal that nobody can stop."""
 _TIMEOUT = 5.0
 """How long the brokers may take to answer while the table is live, in seconds, before it shows an error."""
-_NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
 
 
 @with_cluster(registry=False)
@@ -151,32 +150,20 @@ def _update_live(fetch: Callable[[], Lag], report: Lag, every: float) -> None:
 
 def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
     """The lag as a table; below it since when, and why, it could not be updated."""
+    from kdsl.diagnostics.lag import LAG_NUMBERS, format_seconds
+
     grid = Grid(title=report.of, show_footer=True, caption_justify="left")
     if trouble is not None:
         since, reason = trouble
         grid.caption = Text(f"not updated since {since:%H:%M:%S}; retrying: {reason}", style="bold red")
     grid.add_column("topic", "total")
     grid.add_column("partition", justify="right")
-    totals = {"lag": f"{report.total:,}", "lag in seconds": _seconds(report.seconds)}
-    for name in _NUMBERS:
+    totals = {"lag": f"{report.total:,}", "lag in seconds": format_seconds(report.seconds)}
+    for name in LAG_NUMBERS:
         grid.add_column(name, totals.get(name, ""), justify="right")
     for one in report.partitions:
-        grid.add_row(*_format_row(one), style="yellow" if one.lag else None)
+        grid.add_row(*one.format_cells(), style="yellow" if one.lag else None)
     return grid
-
-
-def _format_row(one: PartitionLag) -> list[str]:
-    """Format the lag of a partition as cells of a table; an unknown position is ``none``, an unknown lag is empty."""
-    current = "none" if one.current is None else f"{one.current:,}{' (expired)' if one.expired else ''}"
-    lag_text = "" if one.lag is None else f"{one.lag:,}"
-    return [
-        one.topic, str(one.partition), current, f"{one.stable:,}", f"{one.end:,}", lag_text, _seconds(one.seconds)
-    ]  # fmt: skip
-
-
-def _seconds(seconds: float | None) -> str:
-    """Format seconds for the table; empty if they are unknown."""
-    return "" if seconds is None else f"{seconds:,.1f}"
 
 
 def _write_document(report: Lag) -> dict[str, Any]:

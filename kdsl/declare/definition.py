@@ -16,7 +16,7 @@ from kdsl.declare.row_rules import RowRuleDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
-from kdsl.notebooks import html_table
+from kdsl.notebooks import make_html, table_html
 from kdsl.options import Spelling
 from kdsl.types import model as t
 
@@ -253,7 +253,7 @@ class TableDef:
         names = ("column", "type", "role", "comment")
         keys = set(self.message_key)
         rows = [(c.name, str(c.type), _role_of(c, keys), c.comment or "") for c in self.columns]
-        return html_table(f"{self.name}: {options.connector}, {source}", names, rows)
+        return make_html(table_html(f"{self.name}: {options.connector}, {source}", names, rows))
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""

@@ -16,6 +16,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import jvm_session, needs_jvm, open_admin
 from kdsl.errors import KdslError, TopicMissingError, listing, nearest
+from kdsl.notebooks import make_html, table_html
 from kdsl.retry import Deadline
 from kdsl.run.checkpoint.checkpoint import source_offsets
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 TIMEOUT = 5.0
 """How long to wait for the next records of lagging partitions, in seconds."""
+LAG_NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
+"""The columns of a table of lags after the topic and the partition; see `PartitionLag.format_cells`."""
 _WHO = "lag"
 _NEAR = 100
 """How many offsets Java's client searches for the next record; not every offset has one."""
@@ -68,6 +71,18 @@ class PartitionLag:
         """Whether the next record was deleted before it was read."""
         return self.current is not None and self.current < self.start
 
+    def format_cells(self) -> list[str]:
+        """Format the lag as cells of a table; an unknown position is ``none``, an unknown lag is empty."""
+        current = "none" if self.current is None else f"{self.current:,}{' (expired)' if self.expired else ''}"
+        lag = "" if self.lag is None else f"{self.lag:,}"
+        seconds = format_seconds(self.seconds)
+        return [self.topic, str(self.partition), current, f"{self.stable:,}", f"{self.end:,}", lag, seconds]
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Format seconds for a table; empty if they are unknown."""
+    return "" if seconds is None else f"{seconds:,.1f}"
+
 
 @attrs.frozen
 class Lag:
@@ -95,6 +110,14 @@ class Lag:
     def seconds(self) -> float | None:
         """The age of the oldest unread record in seconds; None if it is unknown for all partitions."""
         return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
+
+    def _repr_html_(self) -> str:
+        """The lag as notebooks show it, by partition, with the total in the caption."""
+        oldest = "" if self.seconds is None else f", {format_seconds(self.seconds)} s"
+        names = ("topic", "partition", *LAG_NUMBERS)
+        rows = [p.format_cells() for p in self.partitions]
+        title = f"{self.of}: {self.total:,} records behind{oldest}"
+        return make_html(table_html(title, names, rows, numbers=names[1:]))
 
 
 class LagReader:

@@ -15,6 +15,7 @@ import attrs
 
 from kdsl.callbacks import TopicPartition
 from kdsl.errors import listing
+from kdsl.notebooks import make_html, table_html
 from kdsl.run.records.drops import VALUES, Reason
 
 _KEY = "kdsl.metric"
@@ -318,6 +319,13 @@ class QueryMetrics:
         alert=Alert("rows behind the watermark were left out"),
     )
 
+    def _repr_html_(self) -> str:
+        """The metrics as notebooks show them: those of `list_values`."""
+        names = ("table", "metric", "value", "unit")
+        batch = "before the first batch" if self.batch is None else f"batch {self.batch}"
+        title = f"{self.name or self.query}: metrics, {batch}"
+        return make_html(table_html(title, names, list_values(self), numbers=("value",)))
+
     @property
     def source(self) -> SourceMetrics:
         """The only source.
@@ -358,3 +366,23 @@ def metrics_of(snapshot: type[SourceMetrics | SinkMetrics | QueryMetrics]) -> It
     for field in attrs.fields(snapshot):
         if _KEY in field.metadata:
             yield attrs.evolve(field.metadata[_KEY], field=field.name)
+
+
+def list_values(query: QueryMetrics) -> Iterator[tuple[str, str, str, str]]:
+    """Yield table, name, value and unit of each metric that is known, as strings; the table of the query's is empty.
+
+    Offsets, and reasons and operators that count 0, are left out.
+    """
+    snapshots: list[tuple[str, QueryMetrics | SourceMetrics | SinkMetrics]] = [("", query)]
+    snapshots += [(source.table, source) for source in query.sources]
+    snapshots += [(sink.table, sink) for sink in query.sinks]
+    for table, snapshot in snapshots:
+        for metric in metrics_of(type(snapshot)):
+            value = getattr(snapshot, metric.field)
+            if isinstance(value, Mapping):
+                # Those of topic partitions are offsets and lags, whose sums are metrics, too.
+                counts = value.items() if len(metric.labels) == 1 else ()
+                yield from ((table, f"{metric.name} ({key})", f"{n:,}", metric.unit) for key, n in counts if n)
+            elif value is not None:
+                number = f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+                yield table, metric.name, number, metric.unit
