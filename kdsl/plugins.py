@@ -23,6 +23,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "check": "kdsl.cli.check:check",
         "plan": "kdsl.cli.inspect:plan",
         "schema": "kdsl.cli.inspect:schema",
+        "document-schema": "kdsl.cli.document_schema:document_schema",
         "monitor": "kdsl.cli.monitor:app",
         "peek": "kdsl.cli.peek:peek",
         "produce": "kdsl.cli.produce:produce",

@@ -52,7 +52,7 @@ LAYERS = (
     ("kdsl.deployment", "kdsl.scripts"),
     ("kdsl.load",),
     ("kdsl.data_source", "kdsl.pipelines"),
-    ("kdsl.demo", "kdsl.monitoring", "kdsl.testing"),
+    ("kdsl.demo", "kdsl.document_schemas", "kdsl.monitoring", "kdsl.testing"),
     ("kdsl.projects",),
     ("kdsl.cli", "kdsl.__main__"),
 )

@@ -22,6 +22,9 @@ from kdsl.pipelines import _change_plan, _check_columns
 from kdsl.plan.change_columns import add_commit_columns
 from kdsl.plan.plan_table import plan_read
 from kdsl.resolve import problems
+from kdsl.run.arrow.clients import client_problems
+from kdsl.run.arrow.computed_columns import ComputedColumns
+from kdsl.run.arrow.read import _prepare
 from kdsl.scripts.planner import check_script
 from kdsl.types import model as t
 from tests.advice.cases import CLUSTER, Called, Shown, check_advice
@@ -119,7 +122,40 @@ def infer_again(columns: str = "") -> Callable[[], list[Problem]]:
     return find
 
 
+def read_here(call: Callable[[], object], **arguments: object) -> Shown:
+    """A call of what `Table.to_arrow` does before it asks a broker."""
+    text = "".join(f", {name}={value}" for name, value in arguments.items())
+    return Shown(call, f"Orders.to_arrow(cluster{text})")
+
+
+def compute(expression: str) -> Shown:
+    definition = kdsl.sql(INSERTS.replace("a + 1", expression).format("")).definition
+    call = lambda: ComputedColumns(plan_read(definition, CLUSTER), definition)  # noqa: E731
+    return Shown(call, f"CREATE TABLE o (a INT, b AS {expression}) WITH (…)", "sql")
+
+
+KERBEROS = Cluster("broker:9092", properties={"security.providers": "com.example.Provider"})
 CASES = [
+    # reads without Spark
+    Called(
+        "checkpoint-needs-spark",
+        read_here(
+            lambda: _prepare(plan_read(Inserted.definition(), CLUSTER, start_at=Checkpoint("/c")), CLUSTER),
+            start_at="Checkpoint('/c')",
+        ),
+        "write start_at='group-offsets', a time or offsets",
+        read_here(
+            lambda: _prepare(plan_read(Inserted.definition(), CLUSTER, start_at="earliest-offset"), CLUSTER),
+            start_at="'earliest-offset'",
+        ),
+    ),
+    Called(
+        "client-needs-java",
+        read_here(lambda: client_problems(KERBEROS, "read")),
+        "read with Spark",
+        Shown(lambda: list(KERBEROS.problems("jvm")), "Orders.read(spark, cluster)"),
+    ),
+    Called("computed-needs-spark", compute("upper(CAST(a AS STRING))"), "leave it out", compute("a + 1")),
     # reads
     Called(
         "upsert-start",

@@ -1,0 +1,33 @@
+"""``kdsl document-schema``: the JSON Schema of a kind of YAML documents, for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kdsl.cli.console import err, out
+
+
+def document_schema(
+    kind: Annotated[Literal["tables", "clusters", "ingestion"], typer.Argument(help="What the documents declare.")],
+    file: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; standard output without it.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of YAML documents of tables, clusters or an ingestion, with which editors complete them.
+
+    Begin a document with the line `# yaml-language-server: $schema=FILE`. Options of formats, sources and sinks of
+    other packages are in the schema if they are installed where the command runs.
+    """
+    from kdsl.document_schemas import make_schema
+
+    text = json.dumps(make_schema(kind), ensure_ascii=False, indent=1) + "\n"
+    if file is None:
+        out.file.write(text)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    err.print(f"wrote {file}", markup=False, highlight=False)
