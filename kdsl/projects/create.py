@@ -41,14 +41,15 @@ class Template(StrEnum):
     """What a project is to begin with."""
 
     JOB = "job"
+    PIPELINE = "pipeline"
     INGESTION = "ingestion"
 
 
-_DECLARATIONS = {
-    Template.JOB: "sample_package/tables.py",
-    Template.INGESTION: "ingestion.yaml --vars local.properties",
+_CHECKS = {
+    Template.JOB: "kdsl check sample_package/tables.py",
+    Template.INGESTION: "kdsl check ingestion.yaml --vars local.properties",
 }
-"""What ``kdsl check`` checks in CI."""
+"""What CI runs before the tests; the test of a pipeline makes a dry run, which checks its declarations."""
 
 
 class ProjectError(KdslError):
@@ -157,13 +158,15 @@ def render(template: Template, names: Names) -> Mapping[str, str]:
         "sample-topic": names.topic,
         "SampleTable": names.table,
     }
-    texts = {
-        "monitoring/dashboard.json": json.dumps(make_dashboard(), indent=2, ensure_ascii=False) + "\n",
-        "monitoring/alerts.yml": yaml.safe_dump(make_rules(), sort_keys=False, allow_unicode=True, width=120),
-    }
+    texts: dict[str, str] = {}
+    if template is not Template.PIPELINE:  # which has no metrics: a pipeline allows no listeners
+        dashboard, rules = make_dashboard(), make_rules()
+        texts["monitoring/dashboard.json"] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
+        texts["monitoring/alerts.yml"] = yaml.safe_dump(rules, sort_keys=False, allow_unicode=True, width=120)
+    check = _CHECKS.get(template)
     templates = files("kdsl.projects") / "templates"
     for path, text in (*_walk(templates / "shared"), *_walk(templates / template)):
-        text = text.replace("sample_declarations.py", _DECLARATIONS[template])
+        text = text.replace("      - run: SAMPLE_CHECK\n", f"      - run: {check}\n" if check else "")
         texts[_replace(re.sub(r"(^|/)dot_", r"\1.", path), samples)] = _replace(text, samples)
     return dict(sorted(texts.items()))
 

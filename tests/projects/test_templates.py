@@ -51,7 +51,8 @@ def test_the_types_and_the_declarations_are_correct(tmp_path: Path, template: Te
     create_project(tmp_path, template, Names("shop-orders", "orders", "Orders"))
 
     run(tmp_path, "mypy", "--strict")
-    run(tmp_path, "kdsl", "check", *DECLARATIONS[template])
+    if template in DECLARATIONS:  # a pipeline's can only be imported by Spark's program; its test makes a dry run
+        run(tmp_path, "kdsl", "check", *DECLARATIONS[template])
 
 
 @pytest.mark.spark
