@@ -41,10 +41,14 @@ class Template(StrEnum):
     """What a project is to begin with."""
 
     JOB = "job"
+    INGESTION = "ingestion"
 
 
-_DECLARATIONS = {Template.JOB: "sample_package/tables.py"}
-"""The file of each template that ``kdsl check`` checks in CI."""
+_DECLARATIONS = {
+    Template.JOB: "sample_package/tables.py",
+    Template.INGESTION: "ingestion.yaml --vars local.properties",
+}
+"""What ``kdsl check`` checks in CI."""
 
 
 class ProjectError(KdslError):

@@ -13,7 +13,10 @@ from kdsl.projects.create import Names, Template, create_project
 from kdsl.testing import RunningKafka
 
 ROOT = Path(__file__).parents[2]
-DECLARATIONS = {Template.JOB: "shop_orders/tables.py"}
+DECLARATIONS = {
+    Template.JOB: ("shop_orders/tables.py",),
+    Template.INGESTION: ("ingestion.yaml", "--vars", "local.properties"),
+}
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> str:
@@ -48,7 +51,7 @@ def test_the_types_and_the_declarations_are_correct(tmp_path: Path, template: Te
     create_project(tmp_path, template, Names("shop-orders", "orders", "Orders"))
 
     run(tmp_path, "mypy", "--strict")
-    run(tmp_path, "kdsl", "check", DECLARATIONS[template])
+    run(tmp_path, "kdsl", "check", *DECLARATIONS[template])
 
 
 @pytest.mark.spark
