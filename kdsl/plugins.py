@@ -19,6 +19,7 @@ from kdsl.errors import KdslError
 OWN: Mapping[str, Mapping[str, str]] = {
     "kdsl.commands": {
         "demo": "kdsl.cli.demo:demo",
+        "init": "kdsl.cli.init:init",
         "check": "kdsl.cli.check:check",
         "plan": "kdsl.cli.inspect:plan",
         "schema": "kdsl.cli.inspect:schema",

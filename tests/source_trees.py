@@ -11,11 +11,12 @@ ROOT = Path(__file__).parents[1]
 
 @cache
 def modules() -> dict[str, Path]:
-    """The file of each module of kdsl and kdsl_formats."""
+    """The file of each module of kdsl and kdsl_formats, without the files of templates of projects."""
     return {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for root, package in ((ROOT, "kdsl"), (ROOT / "formats", "kdsl_formats"))
         for path in sorted((root / package).rglob("*.py"))
+        if "templates" not in path.parts
     }
 
 

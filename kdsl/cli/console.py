@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import indent
@@ -64,6 +66,20 @@ def progress(doing: str) -> Iterator[Callable[[str], None]]:
     else:
         print_status(f"{doing} …")
         yield lambda _: None
+
+
+def is_notebook() -> bool:
+    """Whether a cell of a notebook has started this process: its terminal takes no input, and no Ctrl-C.
+
+    Kernels set one of these variables, or both, whatever starts them.
+    """
+    kernel = os.environ.get("CLICOLOR_FORCE") == "1" and os.environ.get("GIT_PAGER") == "cat"
+    return kernel or "JPY_PARENT_PID" in os.environ
+
+
+def has_keyboard() -> bool:
+    """Whether the standard input is a terminal on which somebody can type; it is None where it is closed."""
+    return sys.stdin is not None and sys.stdin.isatty() and not is_notebook()
 
 
 def print_status(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
-from kdsl.cli.console import log_lines, out, print_json, print_problem, print_status, progress
+from kdsl.cli.console import has_keyboard, log_lines, out, print_json, print_problem, print_status, progress
 from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.cluster import Cluster
@@ -96,7 +95,7 @@ def apply(
     _print(result)
     count = len(select_changes(steps, allow or ()))
     if count and not yes:
-        if not sys.stdin.isatty():
+        if not has_keyboard():
             raise typer.BadParameter(f"{count} changes would be made, and nobody can be asked", param_hint="--yes")
         typer.confirm(f"make {count} change{'' if count == 1 else 's'}?", abort=True)
     applied = make_changes(steps, allow or (), lambda d: _print_line("done", d))

@@ -9,12 +9,21 @@ from rich.columns import Columns
 from rich.markdown import Markdown
 
 from kdsl.cli.console import out
-from kdsl.explanations import AREAS, explain as explain_code, list_codes
+from kdsl.explanations import AREAS, explain as explain_code, explanations, list_codes
+
+
+def _complete_code(incomplete: str) -> list[str]:
+    """The codes that begin with what was typed, for the completion of shells."""
+    return sorted(code for code in explanations() if code.startswith(incomplete))
 
 
 def explain(
     code: Annotated[
-        str, typer.Argument(help="The code, as messages show it: topic-pattern. Or the class of an error: OffsetError.")
+        str,
+        typer.Argument(
+            help="The code, as messages show it: topic-pattern. Or the class of an error: OffsetError.",
+            autocompletion=_complete_code,
+        ),
     ] = "",
 ) -> None:
     """Print what a code means, with an example of what has the problem and of what to write instead.

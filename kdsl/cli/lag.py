@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
-from kdsl.cli.console import Grid, out, print_json, progress
+from kdsl.cli.console import Grid, is_notebook, out, print_json, progress
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -25,8 +24,6 @@ from kdsl.table import Table
 if TYPE_CHECKING:
     from kdsl.diagnostics.lag import Lag, LagReader
 
-_NOTEBOOK = "JPY_PARENT_PID"
-"""A variable of the kernels of notebooks: a command of theirs, ``!kdsl lag``, has a terminal that nobody can stop."""
 _TIMEOUT = 5.0
 """How long the brokers may take to answer while the table is live, in seconds, before it shows an error."""
 
@@ -107,8 +104,8 @@ def _check_commits(table: Table, cluster: Cluster) -> None:
 
 
 def _can_update() -> bool:
-    """Return whether the output is a terminal that somebody can stop with Ctrl-C."""
-    return out.is_terminal and _NOTEBOOK not in os.environ
+    """Return whether the output is a terminal that somebody can stop with Ctrl-C; FORCE_COLOR does not make it one."""
+    return out.is_terminal and out.file.isatty() and not is_notebook()
 
 
 def _make_fetch(

@@ -11,7 +11,7 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import out, print_json, print_status, progress
+from kdsl.cli.console import has_keyboard, out, print_json, print_status, progress
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing
 
@@ -77,6 +77,13 @@ def produce(
 def _read_lines(file: str) -> tuple[list[bytes], str]:
     """Return the lines of a file, of the standard input for ``-``, without their ends; and its name for messages."""
     if file == "-":
+        if sys.stdin is None or (sys.stdin.isatty() and not has_keyboard()):
+            raise typer.BadParameter(
+                "there is no standard input to read from; name a file of lines, or write: cat FILE | kdsl produce …",
+                param_hint="FILE",
+            )
+        if sys.stdin.isatty():
+            print_status("reading lines from the terminal; Ctrl-D ends them")
         return sys.stdin.buffer.read().splitlines(), "standard input"
     try:
         return Path(file).read_bytes().splitlines(), file

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -228,13 +231,45 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
     assert (before.seconds, after.seconds) == (1e9, 1e9 + 100)
 
 
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_only_a_terminal_that_can_be_stopped_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
-    for is_terminal, notebook, live in ((True, False, True), (True, True, False), (False, False, False)):
-        monkeypatch.setattr(command, "out", Console(file=StringIO(), force_terminal=is_terminal))
-        monkeypatch.delenv("JPY_PARENT_PID", raising=False)
-        if notebook:
-            monkeypatch.setenv("JPY_PARENT_PID", "1")
-        assert command._can_update() is live
+    kernel = {"CLICOLOR_FORCE": "1", "GIT_PAGER": "cat"}
+    cases: tuple[tuple[StringIO, dict[str, str], bool], ...] = (
+        (Terminal(), {}, True),
+        (Terminal(), {"GIT_PAGER": "cat"}, True),
+        (Terminal(), {"JPY_PARENT_PID": "1"}, False),
+        (Terminal(), kernel, False),
+        (StringIO(), {}, False),  # with FORCE_COLOR, Rich takes it for a terminal
+    )
+    for file, variables, live in cases:
+        monkeypatch.setattr(command, "out", Console(file=file, force_terminal=True))
+        for name in ("JPY_PARENT_PID", *kernel):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert command._can_update() is live, variables
+
+
+def test_a_command_without_a_terminal_ends(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=0)
+    called = [sys.executable, "-m", "kdsl", "lag", "--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers]
+    with subprocess.Popen(
+        called,
+        stdin=subprocess.PIPE,  # which nobody closes
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "FORCE_COLOR": "1"},
+    ) as process:
+        assert process.stdout is not None
+        shown = process.stdout.read()
+        assert process.wait(60) == 0
+
+    assert topic in shown
 
 
 class TestNothingToSee:

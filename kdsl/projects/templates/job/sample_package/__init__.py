@@ -1,0 +1,1 @@
+"""A streaming job over the topic sample-topic."""
