@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
+from inspect import Signature
 from reprlib import recursive_repr
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack, dataclass_transform
@@ -19,7 +20,7 @@ from kdsl.declare.dsl.column_reader import ClassColumns
 from kdsl.declare.dsl.columns import col, metadata, virtual
 from kdsl.declare.dsl.computed import expression
 from kdsl.declare.dsl.declaration import record_declaration
-from kdsl.declare.dsl.keywords import TableKeywords, UpsertTableKeywords
+from kdsl.declare.dsl.keywords import TableKeywords, UpsertTableKeywords, make_keyword_signature
 from kdsl.declare.dsl.relation import DECLARATION, relation_of
 from kdsl.declare.dsl.table_def import COLUMNS, define_table, read_columns
 from kdsl.errors import fail_on
@@ -53,6 +54,13 @@ else:
             source = source if options.topic_pattern is None else f"topics like {options.topic_pattern!r}"
             columns = f"{len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"
             return f"<{kind} {table.name}: {source}, {columns}>"
+
+        @property
+        def __signature__(cls) -> Signature:
+            """The columns that a row takes; of a base, such as `KafkaTable`, the keywords of class statements."""
+            if "__kdsl_options__" in vars(cls):
+                return make_keyword_signature(cls.__kdsl_options__)
+            return row_classes.make_row_signature(cls)
 
 
 def operation(method: Callable[Concatenate[Table, P], R]) -> classmethod[KafkaTable, P, R]:

@@ -10,7 +10,7 @@ MOST_ROWS = 200
 _SHORT = 32
 """The most characters of a cell that is not wrapped."""
 _STYLE = """<style>
-&{overflow-x:auto;max-width:100%;background:transparent}
+&{overflow-x:auto;max-width:100%;background:transparent;scrollbar-color:rgba(128,128,128,.7) transparent}
 & table{border-collapse:collapse;margin:0;background:transparent;color:inherit;font-size:inherit}
 & caption{caption-side:top;text-align:left;font-weight:bold;padding:4px 0;color:inherit;white-space:nowrap}
 & th,& td{text-align:left;vertical-align:top;padding:2px 14px 2px 0;border:0;max-width:40em;color:inherit;

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from datetime import timedelta
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
 import attrs
 import pytest
 
-from kdsl import Col, Json, KafkaTable, Key, Virtual, col, virtual
+from kdsl import Col, Json, KafkaTable, Key, UpsertTable, Virtual, col, virtual
 from kdsl.declare.connector import KafkaOptions
 from kdsl.deployment.model import Difference
 from kdsl.deployment.result import Applied, Diff
@@ -126,6 +127,25 @@ def test_a_long_table_says_how_many_rows_are_not_shown() -> None:
 
     assert len(read_rows(shown)) == 1 + MOST_ROWS
     assert "… 3 more rows" in shown
+
+
+def test_the_signature_of_a_base_of_tables_lists_the_keywords_of_class_statements() -> None:
+    kafka, upserts = inspect.signature(KafkaTable).parameters, inspect.signature(UpsertTable).parameters
+
+    assert (kafka["transport"].default, kafka["discovery"].default) == (None, timedelta(minutes=5))
+    assert (kafka["startup"].annotation, kafka["topic"].annotation) == ("Startup", "str | Sequence[str]")
+    assert (upserts["buffer_rows"].default, "partitioner" in upserts, "partitioner" in kafka) == (0, False, True)
+    keywords = {*kafka} - {"dew_endpoint", "dew_secret", "dew_fields", "dew_version"}
+    assert keywords > {a.name for a in KafkaOptions.declarations() if a.name in ("topic", "delivery", "latency")}
+
+
+def test_the_signature_of_a_table_lists_the_columns_that_a_row_takes() -> None:
+    signature = inspect.signature(Orders)
+
+    assert list(signature.parameters) == ["id", "note"]  # offset is filled in by Kafka
+    assert signature.parameters["id"].default is inspect.Parameter.empty
+    row = Orders(*signature.bind(id=1, note="a").args, **signature.bind(id=1, note="a").kwargs)
+    assert (row.id, row.note) == (1, "a")
 
 
 def read_rows(html: str) -> list[Element]:

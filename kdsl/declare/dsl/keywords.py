@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, TypedDict
+
+import attrs
 
 from kdsl.declare.connector import (
     ChangelogMode,
     ChangelogState,
     Delivery,
     ExactlyOnce,
+    KafkaOptions,
     Latency,
     NotNullEnforcer,
     TableUse,
     Transport,
+    UpsertOptions,
     ValueFields,
 )
 from kdsl.declare.dead_letters import DeadLetters
@@ -113,3 +118,20 @@ class UpsertTableKeywords(CommonKeywords, total=False):
 
     buffer_rows: int
     buffer_interval: timedelta | str
+
+
+def make_keyword_signature(options: type[KafkaOptions]) -> Signature:
+    """Make the signature that shows the keywords of class statements, for notebooks, consoles and ``help``.
+
+    Args:
+        options: The options of the tables, whose defaults the keywords have; the others have None.
+    """
+    keywords = UpsertTableKeywords if issubclass(options, UpsertOptions) else TableKeywords
+    defaults = {a.name: a.default for a in attrs.fields(options)}
+    parameters = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=getattr(kind, "__forward_arg__", kind)
+        )
+        for name, kind in keywords.__annotations__.items()
+    ]
+    return Signature(parameters)

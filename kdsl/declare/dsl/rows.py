@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
+from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 import attrs
@@ -89,6 +90,22 @@ def fill(row: Any, values: Mapping[str, Any]) -> None:
     if errors:
         raise TypeError(f"{cls.__name__}(...): {'; '.join(errors)}")
     row.__attrs_init__(**values)
+
+
+def make_row_signature(cls: type) -> Signature:
+    """Make the signature of the constructor of rows, which takes columns by name."""
+    columns, _ = read_columns(cls)
+    parameters = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if column.descriptor.default is MISSING else column.descriptor.default,
+            annotation=column.annotation,
+        )
+        for name, column in columns.items()
+        if is_constructor_argument(column) and name.isidentifier()
+    ]
+    return Signature(parameters)
 
 
 def evolve(row: R, changes: Mapping[str, Any]) -> R:
