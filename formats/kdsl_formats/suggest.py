@@ -78,8 +78,8 @@ def suggest_format(
 ) -> tuple[Json | ChangeJson, FoundRows] | None:
     """The first of the JSON formats that reads more than half of some messages, and their rows; None where none does.
 
-    At least one message must have a row with a member. Formats of change data come before `json`, which reads any
-    object.
+    At least one message must have a row with a member, or a schema of rows. Formats of change data come before `json`,
+    which reads any object.
 
     Args:
         messages: The messages.
@@ -88,7 +88,7 @@ def suggest_format(
     """
     for candidate in _candidates(changes=changes):
         found_rows = find_rows(candidate.message_reader(declaring=declaring), messages)
-        if any(found_rows.rows) and 2 * found_rows.readable > len(messages):
+        if (any(found_rows.rows) or found_rows.schemas) and 2 * found_rows.readable > len(messages):
             return candidate, found_rows
     return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -105,6 +105,14 @@ def _raise_error(error: KdslError) -> Callable[[], None]:
     return command
 
 
+def _find_command(arguments: Sequence[str]) -> Sequence[str]:
+    """The first argument that is not about the log; the command, an option, or none."""
+    words = list(arguments)
+    while words and words[0].partition("=")[0] == "--log-format":
+        del words[: 1 if "=" in words[0] else 2]
+    return words[:1]
+
+
 def run() -> None:
     """Run the command line of this process; a KdslError is printed, and ends it with the exit code 1.
 
@@ -114,7 +122,7 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
-        called = [name for name in sys.argv[1:] if name in COMMANDS.find_all()][:1]
+        called = [name for name in _find_command(sys.argv[1:]) if name in COMMANDS.find_all()]
         make_app(called or COMMANDS.find_all())()
     except KdslError as e:
         sys.exit(fail(e))

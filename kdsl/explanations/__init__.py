@@ -106,7 +106,7 @@ class Explanation:
 @cache
 def explanations() -> Mapping[str, Explanation]:
     """What each code means, sorted by the codes."""
-    text = files(__package__).joinpath("codes.json").read_text(encoding="utf-8")
+    text = files("kdsl.explanations").joinpath("codes.json").read_text(encoding="utf-8")
     return {code: structure(value, Explanation) for code, value in json.loads(text).items()}
 
 

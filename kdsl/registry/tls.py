@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def make_context(tls: Mapping[str, str]) -> ssl.SSLContext:
         _check_authorities(translated.settings.get("ssl.ca.location"))
         context = create_verifying_context(translated.settings)
         load_client_certificate(context, translated.settings)
+        if sys.version_info >= (3, 13):  # as `ssl.create_default_context`, which other clients of HTTP use
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_STRICT
     except (OSError, ValueError) as e:  # ssl.SSLError is an OSError
         reason = getattr(e, "reason", None) or getattr(e, "strerror", None) or type(e).__name__
         raise RegistryError(

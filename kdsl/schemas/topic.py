@@ -425,7 +425,7 @@ def _infer_by_schema(chosen: Format, found_rows: FoundRows) -> InferredSide:
         chosen, decimal_handling_mode=last.modes.decimals, time_precision_mode=last.modes.times
     )
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in last.row.fields)
-    looks = _columns_of(infer_type(found_rows.rows))
+    looks = _columns_of(infer_type(found_rows.rows)) if found_rows.rows else {}
     return InferredSide(chosen, columns, notes=tuple(notes), looks=looks, defaults=found_rows.replaced_nulls)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kdsl.cli.start import _find_command
 from kdsl.errors import Problem, Where
 from kdsl.json_logs import JsonFormatter
 
@@ -88,3 +89,19 @@ def test_an_error_has_its_class_and_its_traceback() -> None:
 
     assert line["error"] == "ValueError"
     assert r"no \u2028 number" in line["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["run", "x.sql"], ["run"]),
+        (["--log-format", "json", "run", "lag"], ["run"]),
+        (["--log-format=json", "lag"], ["lag"]),
+        (["--help", "run"], ["--help"]),
+        (["pek", "plan"], ["pek"]),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_only_the_command_that_is_called_is_imported(arguments: list[str], word: list[str]) -> None:
+    assert _find_command(arguments) == word

@@ -265,6 +265,16 @@ def test_the_last_schema_inside_messages_that_is_not_null_decides() -> None:
     assert side.notes[-1] == "the messages have 2 schemas; the table is that of the last message"
 
 
+def test_the_schema_of_messages_without_a_row_determines_the_types() -> None:
+    message = {"schema": {"type": "struct", "fields": [field("id", "int64")]}, "payload": None}
+
+    side = infer_side([json.dumps(message).encode()] * 3, NOWHERE, None, "value")
+
+    assert isinstance(side.format, Json)
+    assert side.format.schema_include
+    assert {c.name: str(c.type) for c in side.columns} == {"id": "BIGINT"}
+
+
 def test_rows_with_columns_schema_and_payload_are_plain_rows() -> None:
     for row in ({"schema": "v1", "payload": {"id": 1}}, {"schema": {"type": "struct"}, "payload": {"id": 1}, "n": 2}):
         side = infer_side([json.dumps(row).encode()], NOWHERE, None, "value")

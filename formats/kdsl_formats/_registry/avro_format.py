@@ -332,12 +332,13 @@ class _Decoder:
             client = registry_client(chosen.require_registry(self._use))
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                self._readers[schema_id] = None
+                decoder = None
                 if chosen.has_rows(schema) and has_chosen_record(schema, chosen.record):
                     if not chosen.insert_only or self._use.count_undeclared:
                         self._undeclared[schema_id] = chosen.find_undeclared_columns(self._row, schema)
                     reader_schema = match_nullability(chosen.table_schema(self._row, "read", self._use), schema)
-                    self._readers[schema_id] = AvroDecoder(schema, self._records, reader_schema, records=chosen.record)
+                    decoder = AvroDecoder(schema, self._records, reader_schema, records=chosen.record)
+                self._readers[schema_id] = decoder  # at the end: an error of another kind is not remembered
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:

@@ -493,6 +493,7 @@ class RowReader:
         self._null_is_tombstone = null_is_tombstone
         plain = attrs.evolve(rules, flat=None, ignore_parse_errors=False, fail_on_missing_field=False)
         self._structure = ReferenceDecoder(t.Row(()), plain)
+        self._declaring = declaring
         self._schemas = SchemaReader(required=not declaring)
 
     def __call__(self, message: bytes) -> Shown | None:
@@ -507,10 +508,12 @@ class RowReader:
             return None
         self._structure.read_document(document)
         if self.rules.payload:
-            if document[PAYLOAD] is None:
+            row = document[PAYLOAD]
+            if row is None and not self._declaring:
                 return None
             schema = self._schemas.read(message, document)
-            row = document[PAYLOAD]
+            if row is None:  # the schema alone says what a table has
+                return None if schema is None else Shown((), [], schema.types, schema=schema)
             return Shown(self.table_of(row), [row], None if schema is None else schema.types, schema=schema)
         objects = document if isinstance(document, list) else [document]
         objects = [each for each in objects if each is not None]

@@ -187,7 +187,9 @@ class Batches:
             )
         self._positions.update(self._handed)
         self._handed = {}
-        if self._positions:
+        if self._positions and self._worker is not None:
+            self._worker.commit(_RUN, self._positions, time.monotonic() + _COMMIT_SECONDS)
+        elif self._positions:
             LibrdkafkaAdmin(self._cluster, self._plan.table).commit(self._plan.group_id, self._positions)
 
     def stop(self) -> None:

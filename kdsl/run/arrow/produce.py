@@ -114,5 +114,8 @@ def _send_in_transaction(
             f"{where}: {e}; whether it was committed all the same is unknown: look for the rows with "
             "isolation.level=read_committed before they are written again"
         ) from None
+    except BaseException:
+        abort_and_close(producer)
+        raise
     producer.close()
     return written, producer.offsets

@@ -131,6 +131,7 @@ class _Run:
     due: float = 0.0
     pause: float = _FIRST_PAUSE
     ended: bool = False
+    hurried: bool = False
     tried: bool = True
     warned: bool = False
 
@@ -180,6 +181,24 @@ class Worker:
                 return
             run.due = max(time.monotonic(), self._last + self._interval)
             self._wake()
+
+    def commit(self, run_id: str, positions: Mapping[TopicPartition, int], until: float) -> None:
+        """Commit positions of a run at once, before those that are pending, and wait for it.
+
+        A `KdslError` says why they were not committed, or that it took longer than until a time (`time.monotonic`).
+        """
+        self.put(run_id, positions)
+        with self._changed:
+            run = self._runs[run_id]
+            if run.settled:
+                return
+            run.hurried, run.due = True, 0.0
+            self._wake()
+            answered = self._changed.wait_for(lambda: run.tried, max(0.0, until - time.monotonic()))
+            run.hurried = False
+            if not run.settled:
+                reason = counts_of(self.read.id).error if answered else "the brokers do not answer"
+                raise KdslError(f"{self.read.plan.table}: offsets were not committed to Kafka: {reason}")
 
     def end(self, run_id: str) -> None:
         """Schedule the last commit of a run that has ended, if positions are pending: at once, with one attempt."""
@@ -273,7 +292,7 @@ class Worker:
             if run.warned:
                 log.info("%s: the offsets of the group are committed again", table)
             run.warned = False
-            run.due = 0.0 if run.ended else self._last + self._interval
+            run.due = 0.0 if run.ended or run.hurried else self._last + self._interval
         else:
             counts.failed += 1
             log.log(
@@ -284,7 +303,7 @@ class Worker:
                 error,
             )
             run.warned = True
-            run.due = 0.0 if run.ended else self._last + run.pause
+            run.due = 0.0 if run.ended or run.hurried else self._last + run.pause
             run.pause = min(2 * run.pause, _LONGEST_PAUSE)
         run.tried = run.settled or run.wanted == wanted
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any, cast
 
 import pytest
@@ -242,6 +242,33 @@ class TestWorker:
 
         assert offsets.taken[-1] == {P: 5}
         assert len(offsets.taken) <= 2
+
+    def test_a_commit_at_once_comes_after_the_one_under_way_and_before_the_interval(
+        self, worker: Worker, offsets: Offsets
+    ) -> None:
+        worker.put("run", {P: 1})
+        self.settle(worker)
+        offsets.open.clear()
+        worker.put("run", {P: 2})
+        opener = Timer(0.2, offsets.open.set)
+        opener.start()
+        worker.commit("run", {P: 3}, time.monotonic() + 120)
+        opener.join()
+        worker.end("run")
+        self.settle(worker)
+
+        assert offsets.taken[-1] == {P: 3}
+        assert [taken[P] for taken in offsets.taken] == sorted(taken[P] for taken in offsets.taken)
+
+    def test_a_commit_at_once_says_why_it_failed_and_is_repeated_later(self, worker: Worker, offsets: Offsets) -> None:
+        offsets.refuses = True
+        with pytest.raises(KdslError, match="offsets were not committed to Kafka: not now"):
+            worker.commit("run", {P: 3}, time.monotonic() + 120)
+        offsets.refuses = False
+        worker.commit("run", {P: 3}, time.monotonic() + 120)
+        worker.commit("run", {P: 3}, time.monotonic() + 120)
+
+        assert offsets.taken == [{P: 3}]
 
     def test_nothing_goes_back_within_a_run(self, worker: Worker, offsets: Offsets) -> None:
         worker.put("run", {P: 5})
