@@ -140,7 +140,11 @@ def _explain_errors() -> Mapping[str, Explanation]:
     for name, path in modules().items():
         if re.search(r"^class \w+Error\(", path.read_text(encoding="utf-8"), re.MULTILINE):
             import_module(name)
-    return {kind.__name__: _explain_error(kind) for kind in _subclasses(KdslError) if not kind.__name__.startswith("_")}
+    return {
+        kind.__name__: _explain_error(kind)
+        for kind in _subclasses(KdslError)
+        if kind.__module__ in modules() and not kind.__name__.startswith("_")
+    }
 
 
 def _explain_error(kind: type[KdslError]) -> Explanation:

@@ -21,7 +21,7 @@ from kdsl_formats.json import Json
 from kdsl_formats.json.document import to_number
 from kdsl_formats.json.reference_observer import Shown
 
-__all__ = ["FoundRows", "explain_bad_batch", "find_rows", "suggest_format"]
+__all__ = ["FoundRows", "explain_bad_batch", "find_replaced_nulls", "find_rows", "suggest_format"]
 
 _SAMPLE = 100  # messages
 
@@ -71,6 +71,13 @@ def find_rows(read: Callable[[bytes], Shown | None], messages: Iterable[bytes]) 
                     schemas.pop(shown.schema.row, None)
                     schemas[shown.schema.row] = shown.schema
     return FoundRows(rows, tuple(schemas.values()), readable)
+
+
+def find_replaced_nulls(chosen: Format, messages: Iterable[bytes]) -> Mapping[str, Any]:
+    """The defaults that messages may have instead of NULL (`FoundRows.replaced_nulls`); none without inner schemas."""
+    if not isinstance(chosen, Json | DebeziumJson) or not chosen.schema_include:
+        return {}
+    return find_rows(chosen.message_reader(declaring=True), messages).replaced_nulls
 
 
 def suggest_format(

@@ -38,8 +38,10 @@ def test_values_of_other_types_are_refused_all_at_once() -> None:
 
     assert str(e.value).splitlines() == [
         "the client properties cannot be read:",
-        "  the client property 'a' has a value of the type NoneType; use a string, a number, true or false",
-        "  the client property 'b' has a value of the type list; use a string, a number, true or false",
+        "  the client property 'a' has a value of the type NoneType; use a string, a number, true or false "
+        "[client-property-type]",
+        "  the client property 'b' has a value of the type list; use a string, a number, true or false "
+        "[client-property-type]",
     ]
 
 

@@ -172,13 +172,14 @@ def test_errors_of_a_source_that_plans_its_partitions_are_raised() -> None:
 def read(plan: Java, monkeypatch: pytest.MonkeyPatch, result: Any) -> Any:
     """What becomes of a stream with a plan, if the stream with whole partitions is a result or raises it."""
 
-    def change(rows: Any) -> Any:
+    def change(rows: Any, choose: object) -> Any:
+        del choose
         if isinstance(result, Exception):
             raise result
         return result
 
     monkeypatch.setattr(key_order, "plan_of", lambda rows: PlanNode(rows.java))
-    monkeypatch.setattr(key_order, "_with_whole_partitions", change)
+    monkeypatch.setattr(key_order, "replace_stream_options", change)
     return read_whole_partitions(cast("Any", Frame(plan)), KEYED)
 
 

@@ -14,10 +14,8 @@ from kdsl.errors import KdslError
 from kdsl.formats import SCHEMA_HEADERS, Side
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.frame_headers import find_last_header
-from kdsl_formats.cdc_json import DebeziumJson
-from kdsl_formats.json import Json
 from kdsl_formats.json.connect import describe_replaced_nulls
-from kdsl_formats.suggest import find_rows
+from kdsl_formats.suggest import find_replaced_nulls
 
 _SAMPLE = 50
 """How many records are read."""
@@ -83,11 +81,8 @@ def check_inline_defaults(topic: str, part: Part, records: pa.RecordBatch) -> It
         part: The plan of the values.
         records: Raw records of the topic.
     """
-    chosen = part.format
-    if not isinstance(chosen, Json | DebeziumJson) or not chosen.schema_include:
-        return
     messages = [message for message in records.column("value").to_pylist() if message is not None]
-    replaced = find_rows(chosen.message_reader(declaring=True), messages).replaced_nulls
+    replaced = find_replaced_nulls(part.format, messages)
     nullable = {field.name for field in part.row.fields if field.type.nullable}
     defaults = {name: default for name, default in replaced.items() if name in nullable}
     if defaults:
