@@ -329,9 +329,11 @@ class _Run:
         return "" if self._target(letter) is not None else "recreated"
 
     def _resolve(self, target: Target, begins: Mapping[str, Mapping[int, int]], waiting: dict[str, DeadLetter]) -> None:
-        """Look whether a topic has records that an interrupted replay may have sent; it, or a note, shows the others.
+        """Find in a topic the records that an interrupted replay may have sent, and remove them from ``waiting``.
 
-        Records that it has, or may have had, are counted and removed from ``waiting``.
+        Those that are there count as done, and the ledger notes them as sent, except in a dry run. Those that may have
+        been there, because the topic's records of that time are gone, are logged and count as unknown; they stay in
+        ``waiting`` if unknown ones are sent again.
         """
         admin = open_admin(self._sending, target.topic)
         partitions = target.topic_partitions

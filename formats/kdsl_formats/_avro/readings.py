@@ -127,7 +127,7 @@ def _may_convert(meaning: t.DataType, column: t.DataType) -> bool:
 
 
 def refuse(wire: Type, column: t.DataType, union: Type | None = None) -> str:
-    """The reason why a column cannot hold values of a writer's type, with the declaration that can.
+    """The reason why a column cannot hold values of a writer's type, with the declaration that can if there is one.
 
     Args:
         wire: The writer's type.

@@ -75,7 +75,10 @@ def copy_snapshot(
 
 
 def identify_copy(folder: Folder) -> dict[str, Any]:
-    """Read what identifies the copy of a checkpoint, and how far it is; note a new one in an unused checkpoint."""
+    """Read the id of a checkpoint's copy and whether it is done: ``id``, ``done``; an unused checkpoint gets a new one.
+
+    The file must not be damaged, nor missing although a copy has begun.
+    """
     text = folder.read(COPY_FILE)
     if text is None and folder.read(DRIVER) is None:
         document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False}
