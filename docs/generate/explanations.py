@@ -143,7 +143,8 @@ def _explain_errors() -> Mapping[str, Explanation]:
     return {
         kind.__name__: _explain_error(kind)
         for kind in _subclasses(KdslError)
-        if kind.__module__ in modules() and not kind.__name__.startswith("_")
+        if kind.__module__ in modules() and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
+        if not kind.__name__.startswith("_")
     }
 
 
