@@ -37,7 +37,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        document |= _describe_problem(record)
+        document |= _describe_problem(find_problem(record))
         if record.exc_info and record.exc_info[0] is not None:
             document["error"] = record.exc_info[0].__name__
             document["traceback"] = self.formatException(record.exc_info)
@@ -45,10 +45,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps({**own, **document}, default=str, ensure_ascii=False)
 
 
-def _describe_problem(record: logging.LogRecord) -> Mapping[str, Any]:
-    """The code and the location of the problem that a record is about; nothing for other records."""
+def find_problem(record: logging.LogRecord) -> Problem | None:
+    """The problem of a declaration that a record is about; None for other records."""
     problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
-    if not isinstance(problem, Problem):
+    return problem if isinstance(problem, Problem) else None
+
+
+def _describe_problem(problem: Problem | None) -> Mapping[str, Any]:
+    """The code and the location of a problem; nothing for None."""
+    if problem is None:
         return {}
     where = problem.where
     known = {"table": where.table, "column": where.column, "file": where.file, "line": where.line}

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from kdsl.errors import Problem, decode_text
 from kdsl.explanations import explanations
+from kdsl.json_logs import JsonFormatter, find_problem
 from kdsl.retry import PROGRESS
 
 out = Console(emoji=False)
@@ -31,8 +33,6 @@ _LONGEST = 400
 def use_json_logs() -> None:
     """From now on write what kdsl logs, progress, and the error that ends a command as lines of JSON."""
     global _json_logs
-    from kdsl.json_logs import JsonFormatter
-
     _json_logs = JsonFormatter()
 
 
@@ -95,6 +95,16 @@ def print_text(text: str) -> None:
     out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def write_document(text: str, file: Path | None) -> None:
+    """Write a document to a file, whose folder is created, and say so; without a file, to the standard output."""
+    if file is None:
+        out.file.write(text)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    print_status(f"wrote {file}")
+
+
 class Grid(Table):
     """A table that shows names and values as they are: Rich does not read brackets in them as markup.
 
@@ -151,8 +161,8 @@ class LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log record on the standard error, unless it is a problem that was already printed."""
-        problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        if isinstance(problem, Problem) and (problem.code, problem.message) in self._printed:
+        problem = find_problem(record)
+        if problem is not None and (problem.code, problem.message) in self._printed:
             return
         if _json_logs is not None:
             _write_record(_json_logs, record)

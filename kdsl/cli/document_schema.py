@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kdsl.cli.console import err, out
+from kdsl.cli.console import write_document
 
 
 def document_schema(
@@ -24,10 +24,4 @@ def document_schema(
     """
     from kdsl.document_schemas import make_schema
 
-    text = json.dumps(make_schema(kind), ensure_ascii=False, indent=1) + "\n"
-    if file is None:
-        out.file.write(text)
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    err.print(f"wrote {file}", markup=False, highlight=False)
+    write_document(json.dumps(make_schema(kind), ensure_ascii=False, indent=1) + "\n", file)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
-from kdsl.cli.console import err, out
+from kdsl.cli.console import write_document
 
 app = typer.Typer(
     name="monitor",
@@ -22,22 +20,14 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to write
 @app.command()
 def grafana(file: Out = None) -> None:
     """Write a dashboard as JSON: in Grafana choose Dashboards, New, Import."""
-    from kdsl.monitoring.grafana import make_dashboard
+    from kdsl.monitoring.grafana import write_dashboard
 
-    _write(json.dumps(make_dashboard(), indent=2, ensure_ascii=False) + "\n", file)
+    write_document(write_dashboard(), file)
 
 
 @app.command()
 def alerts(file: Out = None) -> None:
     """Write alert rules as YAML: name the file in rule_files of prometheus.yml."""
-    from kdsl.monitoring.alerts import make_rules
+    from kdsl.monitoring.alerts import write_rules
 
-    _write(yaml.safe_dump(make_rules(), sort_keys=False, allow_unicode=True, width=120), file)
-
-
-def _write(document: str, file: Path | None) -> None:
-    if file is None:
-        out.file.write(document)
-    else:
-        file.write_text(document, encoding="utf-8")
-        err.print(f"wrote {file}")
+    write_document(write_rules(), file)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from kdsl.monitoring.panels import list_metrics
 from kdsl.run.metrics.collector import prometheus_name
 from kdsl.run.metrics.model import Kind, Metric
@@ -14,8 +16,13 @@ _WINDOW = "10m"
 GONE = "KdslQueryGone"
 
 
+def write_rules() -> str:
+    """The rules as YAML, for ``rule_files`` of Prometheus."""
+    return yaml.safe_dump(make_rules(), sort_keys=False, allow_unicode=True, width=120)
+
+
 def make_rules() -> Mapping[str, Any]:
-    """The rules as a file for ``rule_files`` of Prometheus.
+    """The rules as the document of such a file.
 
     Their form: https://prometheus.io/docs/prometheus/latest/configuration/alerting_rules/
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -10,6 +11,11 @@ from kdsl.monitoring.panels import CLIENTS, Panel, list_panels
 
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 3
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def write_dashboard() -> str:
+    """The dashboard as JSON, for Grafana's import."""
+    return json.dumps(make_dashboard(), indent=2, ensure_ascii=False) + "\n"
 
 
 def make_dashboard() -> Mapping[str, Any]:

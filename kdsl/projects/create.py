@@ -7,7 +7,6 @@ with ``dot_`` stands for a hidden file.
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 import sys
@@ -19,12 +18,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import attrs
-import yaml
 
 import kdsl
 from kdsl.errors import KdslError, listing
-from kdsl.monitoring.alerts import make_rules
-from kdsl.monitoring.grafana import make_dashboard
+from kdsl.monitoring.alerts import write_rules
+from kdsl.monitoring.grafana import write_dashboard
 from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
 
 _PROJECT = re.compile(r"[A-Za-z][A-Za-z0-9]*([._-]+[A-Za-z0-9]+)*")
@@ -160,9 +158,8 @@ def render(template: Template, names: Names) -> Mapping[str, str]:
     }
     texts: dict[str, str] = {}
     if template is not Template.PIPELINE:  # which has no metrics: a pipeline allows no listeners
-        dashboard, rules = make_dashboard(), make_rules()
-        texts["monitoring/dashboard.json"] = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
-        texts["monitoring/alerts.yml"] = yaml.safe_dump(rules, sort_keys=False, allow_unicode=True, width=120)
+        texts["monitoring/dashboard.json"] = write_dashboard()
+        texts["monitoring/alerts.yml"] = write_rules()
     check = _CHECKS.get(template)
     templates = files("kdsl.projects") / "templates"
     for path, text in (*_walk(templates / "shared"), *_walk(templates / template)):
