@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
@@ -18,7 +18,7 @@ import attrs
 import kdsl.explanations
 from kdsl.errors import KdslError, Problem
 from kdsl.explanations import Example, Explanation, Text
-from tests.advice.cases import Called, Case, Example as Shown
+from tests.advice.cases import Called, Case
 from tests.advice.source_examples import Examples, read_examples
 from tests.source_trees import modules
 
@@ -56,7 +56,7 @@ def explanations_json() -> str:
 
 
 def _explain_problems() -> dict[str, Explanation]:
-    """The explanations of the codes of problems: their cases, grouped by the page of the first one."""
+    """The explanations of the codes of problems, from their cases; the page is that of most of them."""
     read = read_examples(CASES)
     by_code: dict[str, list[tuple[str, Case]]] = defaultdict(list)
     for area, names in _MODULES.items():
@@ -66,16 +66,22 @@ def _explain_problems() -> dict[str, Explanation]:
     cases = [case for several in by_code.values() for _, case in several]
     shown = dict(zip(map(id, cases), _format(_show_all(cases, read)), strict=True))
     return {
-        code: Explanation(
+        code: _explain_problem(
             Counter(area for area, _ in several).most_common(1)[0][0],
-            severity=tuple(sorted({problem.severity for _, case in several for problem in _find_problems(case)})),
-            examples=tuple(_choose([example for _, case in several for example in _examples(case, *shown[id(case)])])),
+            [(problem, *shown[id(case)]) for _, case in several for problem in _find_problems(case)],
         )
         for code, several in by_code.items()
     }
 
 
-def _show_all(cases: Iterable[Case], read: Examples) -> Iterator[tuple[Shown | None, Shown | None]]:
+def _explain_problem(area: str, shown: Sequence[tuple[Problem, Text | None, Text | None]]) -> Explanation:
+    """The explanation of a code from the problems of its cases, each with what has it and what follows the advice."""
+    examples = [Example(_hide_machine(p.message), _hide_machine(p.fix), wrong, right) for p, wrong, right in shown]
+    severity = tuple(sorted({problem.severity for problem, _, _ in shown}))
+    return Explanation(area, severity, examples=tuple(_choose(examples)))
+
+
+def _show_all(cases: Iterable[Case], read: Examples) -> Iterator[tuple[Text | None, Text | None]]:
     """What users write in each case; that of a call is in the source, in the order of the cases."""
     cases = list(cases)
     counts: Counter[tuple[str, str]] = Counter()
@@ -89,15 +95,18 @@ def _show_all(cases: Iterable[Case], read: Examples) -> Iterator[tuple[Shown | N
         yield shown
 
 
-def _format(pairs: Iterable[tuple[Shown | None, Shown | None]]) -> list[tuple[Text | None, Text | None]]:
+def _format(pairs: Iterable[tuple[Text | None, Text | None]]) -> list[tuple[Text | None, Text | None]]:
     """Format what is Python as the project's code; one process formats all."""
-    flat = [text if text is not None and text.text.strip() else None for pair in pairs for text in pair]
-    python = [i for i, text in enumerate(flat) if text is not None and text.language == "python"]
+    texts = [
+        None if text is None or not text.text.strip() else attrs.evolve(text, text=text.text.strip())
+        for pair in pairs
+        for text in pair
+    ]
+    python = [i for i, text in enumerate(texts) if text is not None and text.language == "python"]
     command = [sys.executable, "-m", "ruff", "format", "--line-length", "100", "--stdin-filename", "examples.py", "-"]
-    source = _SEPARATOR.join(_wrap(flat[i].text) for i in python)  # type: ignore[union-attr]
+    source = _SEPARATOR.join(_wrap(texts[i].text) for i in python)  # type: ignore[union-attr]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
     formatted = [text.strip() for text in done.stdout.split(_SEPARATOR)]
-    texts = [None if text is None else Text(text.text.strip(), text.language) for text in flat]
     for i, text in zip(python, formatted, strict=True):
         texts[i] = Text(text, "python")
     return list(zip(texts[::2], texts[1::2], strict=True))
@@ -113,12 +122,6 @@ def _find_problems(case: Case) -> list[Problem]:
     if isinstance(case, Called) and case.message:
         return [Problem(case.code, case.message, case.advice)]
     return [p for p in case.find_problems() if p.code == case.code and case.advice in p.fix]
-
-
-def _examples(case: Case, wrong: Text | None, right: Text | None) -> Iterator[Example]:
-    """The example of a case: its first problem."""
-    for problem in _find_problems(case)[:1]:
-        yield Example(_hide_machine(problem.message), _hide_machine(problem.fix), wrong, right)
 
 
 def _choose(examples: Iterable[Example]) -> Iterable[Example]:

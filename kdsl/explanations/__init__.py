@@ -32,7 +32,7 @@ AREAS: Final = {
 
 
 class UnknownCodeError(KdslError):
-    """There is no problem and no error with a code."""
+    """A code is neither that of a problem nor the name of an error."""
 
 
 @attrs.frozen

@@ -11,6 +11,7 @@ from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import read_script
 from kdsl.declare.config import WatermarkConfig
 from kdsl.errors import Problem, ProblemError, ResolveError
+from kdsl.explanations import Text
 from kdsl.formats import Direction
 from kdsl.resolve import problems
 from kdsl.scripts.planner import check_script
@@ -28,14 +29,6 @@ CREATE TABLE sink (id BIGINT, name STRING) WITH ('connector' = 'print');
 CREATE TABLE upserted (id BIGINT, name STRING, PRIMARY KEY (id, name) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'u', 'key.format' = 'json', 'value.format' = 'json');
 """
-
-
-@attrs.frozen
-class Example:
-    """What a user writes, as the page of a problem shows it: docs/problems."""
-
-    text: str
-    language: str
 
 
 @attrs.frozen
@@ -59,7 +52,7 @@ class Case(Protocol):
     def advice(self) -> str: ...
     def find_problems(self) -> Iterable[Problem]: ...
     def find_remaining(self) -> Iterable[Problem]: ...
-    def show(self) -> tuple[Example | None, Example | None]:
+    def show(self) -> tuple[Text | None, Text | None]:
         """What has the problem, and what follows the advice; None where the case does not say how a user writes it."""
         ...
 
@@ -82,8 +75,8 @@ class Sql:
     def find_remaining(self) -> list[Problem]:
         return find_sql_problems(self.right)
 
-    def show(self) -> tuple[Example, Example]:
-        return Example(self.wrong.strip(), "sql"), Example(self.right.strip(), "sql")
+    def show(self) -> tuple[Text, Text]:
+        return Text(self.wrong.strip(), "sql"), Text(self.right.strip(), "sql")
 
 
 @attrs.frozen
@@ -105,7 +98,7 @@ class Declared:
         columns = self.columns if self.right_columns is None else self.right_columns
         return list(problems(table(*columns, **self.right), self.direction))
 
-    def show(self) -> tuple[Example, Example]:
+    def show(self) -> tuple[Text, Text]:
         columns = self.columns if self.right_columns is None else self.right_columns
         return write_table(self.columns, **self.wrong), write_table(columns, **self.right)
 
@@ -130,9 +123,9 @@ class Called:
     def find_remaining(self) -> list[Problem]:
         return find_problems_of_call(self.right)
 
-    def show(self) -> tuple[Example | None, Example | None]:
+    def show(self) -> tuple[Text | None, Text | None]:
         wrong, right = (
-            Example(call.text, call.language) if isinstance(call, Shown) else None for call in (self.wrong, self.right)
+            Text(call.text, call.language) if isinstance(call, Shown) else None for call in (self.wrong, self.right)
         )
         return wrong, right
 
@@ -143,7 +136,7 @@ def write_table(
     without: Iterable[str] = (),
     primary_key: Iterable[str] = (),
     watermark: WatermarkConfig | None = None,
-) -> Example:
+) -> Text:
     """The statement that declares what `tests.resolve.tables.table` makes of the same arguments."""
     lines = list(columns) or list(COLUMNS)
     if watermark is not None:
@@ -155,7 +148,7 @@ def write_table(
     chosen = {key: value for key, value in {**GOOD, **(options or {})}.items() if key not in without}
     values = [f"'{key}' = '{str(value).replace(QUOTE, QUOTE * 2)}'" for key, value in chosen.items()]
     text = "CREATE TABLE orders (\n  " + ",\n  ".join(lines) + "\n) WITH (\n  " + ",\n  ".join(values) + "\n)"
-    return Example(text, "sql")
+    return Text(text, "sql")
 
 
 def find_sql_problems(statement: str) -> list[Problem]:

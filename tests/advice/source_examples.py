@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import kdsl
-from tests.advice.cases import Example
+from kdsl.explanations import Text
 
 PUBLIC = frozenset({*kdsl.__all__, "UTC", "datetime", "kdsl", "timedelta"})  # type: ignore[attr-defined]
 """What an example may name."""
 _CLASSES = {"source": "KafkaSource", "sink": "KafkaSink"}
 """Functions of cases that add the arguments which do not matter to those of a class."""
 _WRAPPERS = frozenset({"reads", "writes"})
-Examples = Mapping[tuple[str, str], list[tuple[Example | None, Example | None]]]
+Examples = Mapping[tuple[str, str], list[tuple[Text | None, Text | None]]]
 """By code and advice, in the order of the source, what has the problem and what follows the advice."""
 
 
 def read_examples(folder: Path) -> Examples:
     """The examples of the cases in the modules of a folder; None for what is written with names of tests."""
-    examples: dict[tuple[str, str], list[tuple[Example | None, Example | None]]] = defaultdict(list)
+    examples: dict[tuple[str, str], list[tuple[Text | None, Text | None]]] = defaultdict(list)
     for path in sorted(folder.glob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = dict(_list_names(tree))
@@ -51,10 +51,10 @@ def _list_names(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield f"{name}()", value
 
 
-def _write(node: ast.expr, names: Mapping[str, ast.expr]) -> Example | None:
+def _write(node: ast.expr, names: Mapping[str, ast.expr]) -> Text | None:
     written = _Replacer(names).visit(node)
     used = {part.id for part in ast.walk(written) if isinstance(part, ast.Name)}
-    return Example(ast.unparse(written), "python") if used <= PUBLIC else None
+    return Text(ast.unparse(written), "python") if used <= PUBLIC else None
 
 
 class _Replacer(ast.NodeTransformer):
