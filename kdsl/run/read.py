@@ -360,8 +360,9 @@ def _over_jvm(
     if plan.latency == "realtime":
         return add_computed_columns(decode_columns(raw, plan), plan, computed, streaming=streaming)
     registry = registry_of(cluster, plan)
-    topics = TopicIds.of(cluster, {} if streaming else ids)
     letters = _letters(spark, plan, cluster, streaming=streaming)
+    planned = {} if streaming else ids
+    topics = TopicIds.of(cluster, planned) if letters is not None or any(planned.values()) else None
     needed, packs = _select_needed(raw, plan), plan.upserts is not None
     rows = _map_records(needed, plan, registry, name, letters, topics, packs=packs)
     changes = _compute_changes(rows, plan, cluster, streaming=streaming)
