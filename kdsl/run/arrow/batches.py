@@ -112,8 +112,8 @@ class Batches:
         self._letters_written = 0
         self._closed = False
         self._read = Read(read_id(plan, cluster), plan, cluster)
-        self._commits = options.commits and reason_not_to_commit(self._read) is None
-        self._worker = Worker(self._read) if self._commits else None
+        commits = options.commits and reason_not_to_commit(self._read) is None
+        self._worker = Worker(self._read) if commits else None
         self._parts = self._generate()
 
     @property

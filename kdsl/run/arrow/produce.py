@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 
 import attrs
 import pyarrow as pa
@@ -11,14 +12,13 @@ import pyarrow as pa
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import TableDef
-from kdsl.errors import ExactlyOnceError, KdslError, fail_on
+from kdsl.errors import ExactlyOnceError, fail_on
 from kdsl.plan.model import WritePlan
 from kdsl.run.arrow.clients import client_problems
 from kdsl.run.arrow.input_rows import InputRows
 from kdsl.run.exactly_once.acquire import read_limits
 from kdsl.run.librdkafka.producer import ProducerError
-from kdsl.run.librdkafka.producer_pool import borrow_producer
-from kdsl.run.librdkafka.task_writer import TaskWriter, choose_producer_settings
+from kdsl.run.librdkafka.task_writer import TaskWriter, choose_producer_settings, send_rows
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.spec import add_transaction_settings
 from kdsl.run.librdkafka.transactions.task import abort_and_close, token_admin_of
@@ -62,21 +62,12 @@ def produce_rows(
     """
     fail_on(client_problems(cluster, "write"), f"a write to {plan.table} without Spark")
     batches = InputRows(table, plan).batches(rows)
-    send = _send_in_transaction if transaction else _send
-    written, offsets = send(plan, cluster, batches)
+    if transaction:
+        written, offsets = _send_in_transaction(plan, cluster, batches)
+    else:
+        written, offsets = send_rows(plan, cluster, batches, reports_offsets=True)
     log_drops(plan.table, written.dropped)
     return ProduceResult(written.records, written.bytes, offsets, written.dropped, written.lost)
-
-
-def _send(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> tuple[SinkCounts, Offsets]:
-    """Write rows with a pooled producer; return what was written, and the last offsets."""
-    creating, settings = choose_producer_settings(plan.table, cluster)
-    try:
-        with borrow_producer(settings, f"produce {plan.delivery}", reports_offsets=True) as producer:
-            written = TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
-            return written, producer.offsets
-    except ProducerError as e:
-        raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
 def _send_in_transaction(
@@ -93,29 +84,24 @@ def _send_in_transaction(
         producer = TransactionalProducer(add_transaction_settings(settings, id_, timeout_ms), reports_offsets=True)
     except ProducerError as e:
         raise ExactlyOnceError(f"{where}: {e}") from None
-    try:
-        producer.init(_COMMIT_SECONDS)
-        producer.begin()
-        written = TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
-    except ProducerError as e:
-        abort_and_close(producer)
-        raise ExactlyOnceError(
-            f"{where}: {e}; none of the rows is visible; the user needs WRITE and DESCRIBE on the transactional ids "
-            f"'{prefix}-*', and the brokers must accept transactions"
-        ) from None
-    except BaseException:
-        abort_and_close(producer)
-        raise
-    try:
-        producer.commit(_COMMIT_SECONDS)
-    except ProducerError as e:
-        abort_and_close(producer)
-        raise ExactlyOnceError(
-            f"{where}: {e}; whether it was committed all the same is unknown: look for the rows with "
-            "isolation.level=read_committed before they are written again"
-        ) from None
-    except BaseException:
-        abort_and_close(producer)
-        raise
+    with ExitStack() as on_error:
+        on_error.callback(abort_and_close, producer)
+        try:
+            producer.init(_COMMIT_SECONDS)
+            producer.begin()
+            written = TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
+        except ProducerError as e:
+            raise ExactlyOnceError(
+                f"{where}: {e}; none of the rows is visible; the user needs WRITE and DESCRIBE on the transactional "
+                f"ids '{prefix}-*', and the brokers must accept transactions"
+            ) from None
+        try:
+            producer.commit(_COMMIT_SECONDS)
+        except ProducerError as e:
+            raise ExactlyOnceError(
+                f"{where}: {e}; whether it was committed all the same is unknown: look for the rows with "
+                "isolation.level=read_committed before they are written again"
+            ) from None
+        on_error.pop_all()
     producer.close()
     return written, producer.offsets

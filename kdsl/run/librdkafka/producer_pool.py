@@ -29,8 +29,10 @@ def borrow_producer(
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.
         purpose: Separates producers that have the same settings.
-        reports_offsets: Whether it reports offsets; a purpose of its own says so.
+        reports_offsets: Whether it reports offsets; one that does not is not lent instead.
     """
+    if reports_offsets:
+        purpose = f"{purpose}, with offsets"
     producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings, reports_offsets=reports_offsets)
     try:
         producer.reset()

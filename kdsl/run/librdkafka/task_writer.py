@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
@@ -49,10 +50,22 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     (`keep_freed_memory`).
     """
     keep_freed_memory()
+    return send_rows(plan, cluster, batches)[0]
+
+
+def send_rows(
+    plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch], *, reports_offsets: bool = False
+) -> tuple[SinkCounts, dict[TopicPartition, int]]:
+    """Write rows as `write_rows` does, and leave the memory of the process as it is.
+
+    Returns:
+        What was written; the offset of the last record of each topic partition, if offsets are reported.
+    """
     creating, settings = choose_producer_settings(plan.table, cluster)
     try:
-        with borrow_producer(settings, plan.delivery) as producer:
-            return TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
+        with borrow_producer(settings, plan.delivery, reports_offsets=reports_offsets) as producer:
+            written = TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
+            return written, producer.offsets
     except ProducerError as e:
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 

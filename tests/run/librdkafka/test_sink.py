@@ -414,8 +414,8 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
 
 def test_unresponsive_brokers_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def complaining(settings: Mapping[str, str], purpose: str) -> Iterator[Producer]:
-        with producer_pool.borrow_producer(settings, purpose) as producer:
+    def complaining(settings: Mapping[str, str], purpose: str, *, reports_offsets: bool) -> Iterator[Producer]:
+        with producer_pool.borrow_producer(settings, purpose, reports_offsets=reports_offsets) as producer:
             while not producer.last_error:  # the client tells by itself that nobody is there
                 producer.poll(1000)
             yield producer
