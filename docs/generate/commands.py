@@ -33,6 +33,11 @@ def commands_page() -> str:
     return "\n\n".join([_ABOUT, "\n".join(["| command | what it does |", "| --- | --- |", *listing]), *sections]) + "\n"
 
 
+def command_names() -> list[str]:
+    """The full names of all commands, as ``kdsl dlq list``."""
+    return [name for name, _ in _walk("kdsl", typer.main.get_command(app))]
+
+
 def _walk(path: str, group: Any) -> Iterator[tuple[str, Any]]:
     """Yield each command below a group with its full name."""
     for name, command in group.commands.items():

@@ -18,6 +18,7 @@ import attrs
 from docs.generate.avro_types import avro_types_page
 from docs.generate.client_settings import client_settings_page
 from docs.generate.commands import commands_page
+from docs.generate.features import features_page
 from docs.generate.flink_sql import flink_sql_page
 from docs.generate.metrics import metrics_page
 from docs.generate.type_changes import type_changes_page
@@ -374,7 +375,8 @@ def problems_page() -> str:
         "The message of a problem ends with its code, as `[topic-pattern]`. Here each code has an example of what has "
         "the problem, what kdsl says, and what to write instead; tests follow each advice. "
         "`kdsl explain topic-pattern` prints the same. Codes do not change between versions, so that tools can filter "
-        "by them (`kdsl check --json`).",
+        "by them (`kdsl check --json`). In Python, a `ResolveError` has `problems`: each `Problem` has a code, and a "
+        "`Where` with table, column, file and line.",
     ]
     for area, title in AREAS.items():
         links = ", ".join(f"[`{code}`](problems/{area}.md#{code.lower()})" for code in list_codes(area))
@@ -398,6 +400,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         Path("client-settings.md"): client_settings_page(),
         Path("commands.md"): commands_page(),
         Path("connector.md"): connector_page(),
+        Path("features.md"): features_page(),
         Path("flink-sql.md"): flink_sql_page(),
         Path("ingest-options.md"): ingest_page(),
         Path("sql-settings.md"): settings_page(),
