@@ -47,8 +47,8 @@ def flink_sql_page() -> str:
             script = (_SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")
             _, problems = check_script(read_script(declarations + script), Cluster("broker:9092"))
             sections.append(_section(name, construct["title"], script, problems))
-    refused = ["## What is refused, and what to write instead", *sections]
-    return "\n\n".join([_ABOUT, "\n".join(rows), *_functions(), *refused]) + "\n"
+    parts = [_ABOUT, "\n".join(rows), *_functions(), "## What is refused, and what to write instead", *sections]
+    return "\n\n".join(parts) + "\n"
 
 
 def _functions() -> Iterator[str]:
