@@ -55,9 +55,7 @@ otherwise an info message. A batch read (`read`) has no progress; it logs the li
 Connect each task of a batch read, and of any read with the transport `jvm`, logs its own line on the machine where it
 runs.
 
-Late rows are dropped by Spark's stateful operators and not by the read: `kdsl.metrics(query).num_late_records_dropped`
-counts them by operator, and each batch that dropped some logs a warning with the watermark to the logger
-`kdsl.queries`.
+Late rows are dropped by Spark's stateful operators and not by the read ([late rows](watermarks.md#late-rows)).
 
 Bytes are those of keys and values, without headers and before compression. With the transport `jvm`, bytes and event
 time lags are unknown, and on Spark Connect its records are rows as Spark counts them. A remote Spark Connect server
