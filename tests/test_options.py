@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from docs.generate.options import options_table
 from kdsl.declare.connector import KafkaOptions
 from kdsl.options import Options, option
 from tests.problem_texts import without_code
@@ -126,7 +127,7 @@ def test_a_group_is_a_value() -> None:
 
 
 def test_the_reference_page_has_every_option() -> None:
-    lines = Fruit.reference("fruit.").splitlines()
+    lines = options_table(Fruit, "fruit.").splitlines()
 
     assert len(lines) == 2 + 7
     assert lines[4] == "| `fruit.seed-count` | `seeds` | an integer | `3` | How many. |"
