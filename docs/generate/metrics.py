@@ -101,9 +101,9 @@ def metrics_page() -> str:
 
 
 def _table(snapshot: type[QueryMetrics | SourceMetrics | SinkMetrics]) -> Iterator[str]:
-    yield "| metric | attribute | kind | unit | meaning | in Prometheus |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| metric, in Python, in Prometheus | kind and unit | meaning |"
+    yield "| --- | --- | --- |"
     for metric in metrics_of(snapshot):
         doc = f"{metric.doc} By {' and '.join(metric.labels)}." if metric.labels else metric.doc
-        name = prometheus_name(metric.name, metric.kind)
-        yield f"| `{metric.name}` | `{metric.field}` | {metric.kind} | {metric.unit} | {doc} | `{name}` |"
+        names = (metric.name, metric.field, prometheus_name(metric.name, metric.kind))
+        yield f"| {'<br>'.join(f'`{name}`' for name in names)} | {metric.kind}, {metric.unit} | {doc} |"

@@ -37,7 +37,7 @@ def options_table(
         for key in same:
             del here[key]
     rows = [f"| {' | '.join(_row(a, prefix))} |" for a in here.values()]
-    head = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    head = ["| option, in Python | value | meaning |", "| --- | --- | --- |"]
     return "\n\n".join((["\n".join([*head, *rows])] if rows or not shared else []) + shared)
 
 
@@ -46,11 +46,15 @@ def _cells(a: attrs.Attribute[Any] | None) -> tuple[str, ...] | None:
     return None if a is None else _row(a, "")
 
 
-def _row(a: attrs.Attribute[Any], prefix: str) -> tuple[str, ...]:
-    default = "none" if a.default is None or a.default == Properties() else f"`{write_value(a.default)}`"
-    default = "required" if a.default is attrs.NOTHING else default
+def _row(a: attrs.Attribute[Any], prefix: str) -> tuple[str, str, str]:
+    """The cells of an option: its names, its type and default, its meaning."""
+    name = f"`{prefix}{a.metadata['key']}`" + ("" if a.metadata["sql_only"] else f"<br>`{a.name}`")
     kind = ("a secret" if a.metadata["secret"] is True else describe_values(a)).replace("|", "\\|")
     older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
-    doc = (a.metadata["doc"] + older).replace("|", "\\|")
-    keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
-    return f"`{prefix}{a.metadata['key']}`", keyword, kind, default, doc
+    return name, kind + _default(a.default), (a.metadata["doc"] + older).replace("|", "\\|")
+
+
+def _default(value: Any) -> str:
+    if value is attrs.NOTHING:
+        return "; required"
+    return "" if value in (None, "", (), Properties()) else f"; default `{write_value(value)}`"

@@ -137,6 +137,6 @@ def test_an_unknown_key_is_reported_with_a_suggestion() -> None:
 def test_the_reference_page_names_secrets_and_older_keys() -> None:
     page = options_table(Door, "door.")
 
-    assert "| `door.password` | `password` | a secret | none | Opens it. |" in page
+    assert "| `door.password`<br>`password` | a secret | Opens it. |" in page
     assert "Older key: `door.old.url`." in page
-    assert "| `door.properties.*` | `more` |" in page
+    assert "| `door.properties.*`<br>`more` |" in page
