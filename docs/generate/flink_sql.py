@@ -36,7 +36,8 @@ def flink_sql_page() -> str:
         (_SCRIPTS / "tables.sql").read_text(encoding="utf-8").format(**{t: options.format(t) for t in tables})
     )
     rows = ["| construct | as a stream | over tables that end |", "| --- | --- | --- |"]
-    sections = []
+    sections: list[str] = []
+    described: dict[str, str] = {}
     for name, construct in expected.items():
         link = f"[{construct['title']}](../tests/scripts/constructs/{name}.sql)"
         refused = bool(construct["stream"])
@@ -46,7 +47,7 @@ def flink_sql_page() -> str:
         if refused:
             script = (_SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")
             _, problems = check_script(read_script(declarations + script), Cluster("broker:9092"))
-            sections.append(_section(name, construct["title"], script, problems))
+            sections.append(_section(name, construct["title"], script, problems, described))
     parts = [_ABOUT, "\n".join(rows), *_functions(), "## What is refused, and what to write instead", *sections]
     return "\n\n".join(parts) + "\n"
 
@@ -69,11 +70,18 @@ def _functions() -> Iterator[str]:
     yield "\n".join(["| refused | because | instead |", "| --- | --- | --- |", *rows])
 
 
-def _section(name: str, title: str, script: str, problems: Sequence[Problem]) -> str:
-    """The script of a construct that is refused, the reasons, and what to write instead."""
+def _section(name: str, title: str, script: str, problems: Sequence[Problem], described: dict[str, str]) -> str:
+    """The script of a construct that is refused, the reasons, and what to write instead.
+
+    ``described`` has the sections that say what to write instead, by that, so that each says it once; it is filled.
+    """
     errors = {(problem.message, problem.fix): None for problem in problems if problem.severity == "error"}
-    reasons = "\n".join(f"- **{_escape(message)}.** Instead: {_escape(fix)}." for message, fix in errors)
-    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n{reasons}'
+    reasons = []
+    for message, fix in errors:
+        first = described.setdefault(fix, name)
+        instead = _escape(fix) if first == name else f"[as above](#{first})"
+        reasons.append(f"- **{_escape(message)}.** Instead: {instead}.")
+    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n' + "\n".join(reasons)
 
 
 def _escape(text: str) -> str:
