@@ -68,5 +68,6 @@ def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
 
     registry = CollectorRegistry()
     server, thread = start_http_server(port, addr=host, registry=registry)
-    registry.register(Queries(with_errors=ip_address(server.server_address[0]).is_loopback))
-    return MetricsServer(server, thread)
+    metrics = MetricsServer(server, thread)
+    registry.register(Queries(with_errors=ip_address(metrics.host).is_loopback))
+    return metrics
