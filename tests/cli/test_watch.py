@@ -56,7 +56,7 @@ def test_once_without_queries_and_without_an_answer() -> None:
         (["spark:many"], "number 1 is not an endpoint: its port is not a number"),
     ],
 )
-def test_what_is_no_endpoint_is_refused_without_its_text(arguments: list[str], message: str) -> None:
+def test_what_is_not_an_endpoint_is_refused_without_its_url(arguments: list[str], message: str) -> None:
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["watch", *arguments])
 
     assert result.exit_code == 2

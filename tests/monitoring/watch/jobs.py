@@ -31,10 +31,10 @@ def lines(query: str, table: str | None = None, **values: float | Mapping[tuple[
 
 
 class Job(ThreadingHTTPServer):
-    """A job whose endpoint answers with a text.
+    """A job whose endpoint answers with what a test sets.
 
     Attributes:
-        body: The text.
+        body: What it answers.
         status: The status of HTTP.
         seen: The headers of each request.
     """

@@ -34,7 +34,7 @@ def test_an_endpoint_is_a_port_a_host_or_a_url_and_shown_without_secrets(text: s
 
 
 @pytest.mark.parametrize("text", ["", "ftp://spark", "http://", "spark:port", "spark:70000", "file:///etc/passwd"])
-def test_what_is_no_endpoint_is_refused(text: str) -> None:
+def test_what_is_not_an_endpoint_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"it is neither a port|its port is not"):
         parse_endpoint(text)
 
@@ -98,7 +98,7 @@ def test_nobody_who_answers_is_explained() -> None:
         ask(parse_endpoint("host.invalid"))
 
 
-def test_an_answer_that_is_late_or_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_late_or_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(EndpointError, match="it takes too long"):
@@ -120,7 +120,7 @@ def test_an_answer_that_is_late_or_does_not_end_is_given_up(monkeypatch: pytest.
         dripping.join()
 
 
-def test_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LONGEST", 1000)
     with run_job() as job:
         job.body = b"#" * 2000

@@ -202,7 +202,7 @@ CONTRASTS = """(() => {
     return (a + .05) / (b + .05) < 4.5 ? [`${e.className} ${e.textContent}: ${(a + .05) / (b + .05)}`] : [];
   });
 })()"""
-"""The texts whose contrast is less than 4.5 to 1."""
+"""The elements whose contrast is less than 4.5 to 1."""
 
 
 def get(server: PageServer, path: str, host: str) -> tuple[int, dict[str, str], bytes]:

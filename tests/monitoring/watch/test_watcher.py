@@ -48,8 +48,8 @@ def only(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def plot(query: dict[str, Any], metric: str) -> dict[str, Any]:
-    (found,) = [one for table in query["tables"] for one in table["plots"] if one["metric"] == metric]
-    return dict(found)
+    (the_plot,) = [one for table in query["tables"] for one in table["plots"] if one["metric"] == metric]
+    return dict(the_plot)
 
 
 def test_every_metric_of_the_page_is_declared() -> None:
