@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from kdsl.monitoring.watch.endpoint import Endpoint, parse_endpoint
 
@@ -20,8 +21,8 @@ def line(name: str, value: float, **labels: str) -> str:
     return f"kdsl_{name}{{{inside}}} {value}\n"
 
 
-def lines(query: str, table: str | None = None, **values: float | Mapping[tuple[tuple[str, str], ...], float]) -> str:
-    """The lines of a query, or of its table; a value with labels is a mapping."""
+def lines(query: str, table: str | None = None, **values: float | Mapping[Any, float]) -> str:
+    """The lines of a query, or of its table; a value with labels is a mapping from pairs of names and values."""
     labels = {"query": query} if table is None else {"query": query, "table": table}
     parts = []
     for name, value in values.items():
