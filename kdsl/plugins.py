@@ -37,6 +37,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "ingest": "kdsl.cli.ingest:ingest",
         "export": "kdsl.cli.codegen:export",
         "codegen": "kdsl.cli.codegen:app",
+        "test": "kdsl.cli.test:run_cases",
         "explain": "kdsl.cli.explain:explain",
         "kafka": "kdsl.cli.kafka:app",
         "dlq": "kdsl.cli.dlq:app",

@@ -13,12 +13,12 @@ _ABOUT = f"""\
 A streaming query counts what it reads from Kafka and writes to it. The names are those of Flink's Kafka connector. The
 metrics are available in five places:
 
-- **In Python**: `kdsl.metrics(query)` is a frozen snapshot with typed fields: `kdsl.metrics(query).source` for a query
-  with one source, `.sources` and `.sinks` for all. It works on classic sessions and on Spark Connect.
+- **In Python**: `kdsl.metrics(query)` is a frozen `QueryMetrics`: `.source` is the `SourceMetrics` of a query with one
+  source, `.sources` and `.sinks` (`SinkMetrics`) are all. It works on classic sessions and on Spark Connect.
 - **For Prometheus**: `kdsl.serve_metrics(port=9404)` serves the metrics of all running queries of the process as text
-  at `http://127.0.0.1:9404/metrics`. Of a query that has ended, it says for an hour that it has, or why it failed.
-  Labels: `query` (its name, else its id), `table`, and `topic` and `partition`, `reason`, `rule`, `operator` or
-  `client_id`.
+  at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Of a query that has ended, it says for an hour
+  that it has, or why it failed. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`,
+  `reason`, `rule`, `operator` or `client_id`.
 - **In Spark's progress**: `query.lastProgress.observedMetrics` has an entry `kdsl.…` for each source. Its column
   `metrics` contains numRecordsIn, numBytesIn, numRecordsFiltered, numRecordsDropped… (one number for each reason) and
   both event time lags of that batch. An upsert table has a second entry, whose column `state` contains numKeysInState
@@ -57,9 +57,7 @@ otherwise an info message. A batch read (`read`) has no progress; it logs the li
 Connect each task of a batch read, and of any read with the transport `jvm`, logs its own line on the machine where it
 runs.
 
-Late rows are dropped by Spark's stateful operators and not by the read: `kdsl.metrics(query).num_late_records_dropped`
-counts them by operator, and each batch that dropped some logs a warning with the watermark to the logger
-`kdsl.queries`.
+Late rows are dropped by Spark's stateful operators and not by the read ([late rows](watermarks.md#late-rows)).
 
 Bytes are those of keys and values, without headers and before compression. With the transport `jvm`, bytes and event
 time lags are unknown, and on Spark Connect its records are rows as Spark counts them. A remote Spark Connect server
@@ -106,9 +104,9 @@ def metrics_page() -> str:
 
 
 def _table(snapshot: type[QueryMetrics | SourceMetrics | SinkMetrics]) -> Iterator[str]:
-    yield "| metric | attribute | kind | unit | meaning | in Prometheus |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| metric, in Python, in Prometheus | kind and unit | meaning |"
+    yield "| --- | --- | --- |"
     for metric in metrics_of(snapshot):
         doc = f"{metric.doc} By {' and '.join(metric.labels)}." if metric.labels else metric.doc
-        name = prometheus_name(metric.name, metric.kind)
-        yield f"| `{metric.name}` | `{metric.field}` | {metric.kind} | {metric.unit} | {doc} | `{name}` |"
+        names = (metric.name, metric.field, prometheus_name(metric.name, metric.kind))
+        yield f"| {'<br>'.join(f'`{name}`' for name in names)} | {metric.kind}, {metric.unit} | {doc} |"

@@ -25,7 +25,7 @@ def watch(
     urls: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ENDPOINT]...",
+            metavar="ENDPOINT",
             help="Where jobs serve their metrics: 9404, HOST:PORT, or a URL; http://127.0.0.1:9404/metrics if none is "
             "named.",
         ),
