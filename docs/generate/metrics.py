@@ -16,8 +16,8 @@ metrics are available in five places:
 - **In Python**: `kdsl.metrics(query)` is a frozen `QueryMetrics`: `.source` is the `SourceMetrics` of a query with one
   source, `.sources` and `.sinks` (`SinkMetrics`) are all. It works on classic sessions and on Spark Connect.
 - **For Prometheus**: `kdsl.serve_metrics(port=9404)` serves the metrics of all running queries of the process as text
-  at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Of a query that has ended, it says for an hour
-  that it has, or why it failed. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`,
+  at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Of a query that has ended, it says for an
+  hour that it has, or why it failed. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`,
   `reason`, `rule`, `operator` or `client_id`.
 - **In Spark's progress**: `query.lastProgress.observedMetrics` has an entry `kdsl.…` for each source. Its column
   `metrics` contains numRecordsIn, numBytesIn, numRecordsFiltered, numRecordsDropped… (one number for each reason) and
