@@ -25,6 +25,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "schema": "kdsl.cli.inspect:schema",
         "document-schema": "kdsl.cli.document_schema:document_schema",
         "monitor": "kdsl.cli.monitor:app",
+        "watch": "kdsl.cli.watch:watch",
         "peek": "kdsl.cli.peek:peek",
         "produce": "kdsl.cli.produce:produce",
         "lag": "kdsl.cli.lag:lag",
