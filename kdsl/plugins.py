@@ -38,6 +38,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "codegen": "kdsl.cli.codegen:app",
         "explain": "kdsl.cli.explain:explain",
         "kafka": "kdsl.cli.kafka:app",
+        "dev": "kdsl.cli.dev:dev",
         "dlq": "kdsl.cli.dlq:app",
     },
     "kdsl.formats": {
