@@ -26,8 +26,9 @@ from kdsl.ingest.ends import End, KafkaTopics, end_class, end_types
 from kdsl.ingest.ends.kafka_end import KafkaEnd
 from kdsl.option_values import describe_values, list_alternatives, write_value
 from kdsl.options import Options
+from kdsl.testing.cases.schema import make_case_schema
 
-Kind = Literal["tables", "clusters", "ingestion"]
+Kind = Literal["tables", "clusters", "ingestion", "cases"]
 Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
@@ -41,10 +42,15 @@ def make_schema(kind: Kind) -> Schema:
     """Make the JSON Schema of a kind of documents.
 
     Args:
-        kind: ``tables``, ``clusters`` or ``ingestion``.
+        kind: ``tables``, ``clusters``, ``ingestion`` or ``cases``.
     """
-    make = {"tables": _make_tables, "clusters": _make_clusters, "ingestion": _make_ingestion}[kind]
-    return {"$schema": _DIALECT, "title": f"kdsl: {kind}", **make()}
+    makers = {
+        "tables": _make_tables,
+        "clusters": _make_clusters,
+        "ingestion": _make_ingestion,
+        "cases": make_case_schema,
+    }
+    return {"$schema": _DIALECT, "title": f"kdsl: {kind}", **makers[kind]()}
 
 
 def _make_tables() -> Schema:

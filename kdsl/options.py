@@ -383,20 +383,6 @@ class Options:
         arguments = (f"{a.name}={_repr(value, a)}" for a, value in values if value != a.default)
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    @classmethod
-    def reference(cls, prefix: str = "") -> str:
-        """The table of the options in Markdown, for the reference pages."""
-        rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
-        for a in cls.declarations():
-            default = "none" if a.default is None or a.default == Properties() else f"`{write_value(a.default)}`"
-            default = "required" if a.default is attrs.NOTHING else default
-            kind = ("a secret" if a.metadata["secret"] is True else describe_values(a)).replace("|", "\\|")
-            older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
-            doc = (a.metadata["doc"] + older).replace("|", "\\|")
-            keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
-            rows.append(f"| `{prefix}{a.metadata['key']}` | {keyword} | {kind} | {default} | {doc} |")
-        return "\n".join(rows)
-
 
 def _parameter(a: attrs.Attribute[Any]) -> inspect.Parameter:
     """The parameter of an option in the signature of its group."""

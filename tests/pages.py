@@ -30,7 +30,12 @@ def first_table(path: Path, *, used: bool = False) -> str:
 
 def code_of(path: Path, language: str = "python") -> str:
     """All code of a page in one language, as one program."""
-    return "\n".join(re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL))
+    return "\n".join(code_blocks(path, language))
+
+
+def code_blocks(path: Path, language: str) -> list[str]:
+    """The code of a page in one language, block by block."""
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -25,9 +25,10 @@ from kdsl.formats import format_class, format_names
 from kdsl.ingest import Ingestion
 from kdsl.ingest.ends import end_class, end_types
 from kdsl.options import Options
+from kdsl.testing.cases.document import read_cases
 
 ROOT = Path(__file__).parents[1]
-KINDS: tuple[Kind, ...] = ("tables", "clusters", "ingestion")
+KINDS: tuple[Kind, ...] = ("tables", "clusters", "ingestion", "cases")
 OTHER_PACKAGES = ("pairs", "sqlite")
 """What docs/extending.md adds to kdsl."""
 
@@ -46,6 +47,8 @@ def kind_of(document: Any) -> Kind | None:
     """The kind of a document; None for other YAML."""
     if not isinstance(document, dict):
         return None
+    if "cases" in document:
+        return "cases"
     if "source" in document and "sink" in document:
         return "ingestion"
     if "clusters" in document:
@@ -119,12 +122,21 @@ INGESTION = {
     "route": [{"source-table": "a", "sink-table": "b"}],
     "pipeline": {"schema.change.behavior": "lenient", "parallelism": 4},
 }
+CASES = {
+    "table": "orders.py:Orders",
+    "schemas": [{"id": 1, "subject": "a-value", "schema": {"type": "string"}}],
+    "cases": [
+        {"name": "read", "messages": [{"key": "a", "value": {"id": 1}, "offset": 5}], "expect": {"rows": [{"id": 1}]}},
+        {"name": "write", "rows": [{"id": 1}], "expect": {"messages": [{"value": None}]}},
+    ],
+}
 READ: Mapping[Kind, Callable[[Path], Any]] = {
     "tables": lambda path: [table for table in read_tables(path.read_text()) if table.problems or check_options(table)],
     "clusters": Cluster.from_yaml,
     "ingestion": lambda path: Ingestion.from_yaml(path, {"parallelism": "4"}).plan(),
+    "cases": read_cases,
 }
-BASES: Mapping[Kind, Any] = {"tables": TABLES, "clusters": CLUSTERS, "ingestion": INGESTION}
+BASES: Mapping[Kind, Any] = {"tables": TABLES, "clusters": CLUSTERS, "ingestion": INGESTION, "cases": CASES}
 
 
 def check_options(table: Any) -> list[Any]:
@@ -176,6 +188,12 @@ RIGHT: tuple[tuple[Kind, tuple[str | int, ...], Any], ...] = (
     ("ingestion", ("pipeline",), {"schema.change": {"behavior": "ignore"}}),
     ("ingestion", ("source", "debezium-json.schema-include"), "true"),
     ("ingestion", ("transform", 0, "primary-keys"), "id"),
+    ("cases", ("cases", 0, "name"), 5),
+    ("cases", ("cases", 0, "ordered"), "false"),
+    ("cases", ("cases", 0, "messages"), {"a": [{"headers": [{"a": "b"}, {"a": None}]}]}),
+    ("cases", ("cases", 0, "messages", 0, "offset"), "5"),
+    ("cases", ("cases", 0, "messages", 0, "timestamp"), 1000),
+    ("cases", ("cases", 0, "expect"), {"dead_letters": [{"offset": 1}], "fails": "text"}),
 )
 WRONG: tuple[tuple[Kind, tuple[str | int, ...], Any], ...] = (
     ("tables", ("tabels",), []),
@@ -222,6 +240,22 @@ WRONG: tuple[tuple[Kind, tuple[str | int, ...], Any], ...] = (
     ("ingestion", ("pipeline", "parallelism"), "four"),
     ("ingestion", ("pipeline", "schema.change.behavior"), "EVOLV"),
     ("ingestion", ("pipeline", "model"), "m"),
+    ("cases", ("tabel",), "orders.py"),
+    ("cases", ("table",), None),
+    ("cases", ("script",), "a.sql"),
+    ("cases", ("cases",), {}),
+    ("cases", ("cases", 0, "name"), None),
+    ("cases", ("cases", 0, "steps"), []),
+    ("cases", ("cases", 0, "ordered"), "maybe"),
+    ("cases", ("cases", 0, "messages"), "text"),
+    ("cases", ("cases", 0, "messages", 0, "vlaue"), 1),
+    ("cases", ("cases", 0, "messages", 0, "offset"), -1),
+    ("cases", ("cases", 0, "messages", 0, "partition"), "one"),
+    ("cases", ("cases", 0, "expect", "row"), []),
+    ("cases", ("cases", 0, "expect"), {"errors": [{}]}),
+    ("cases", ("cases", 0, "expect"), {"schema_changes": []}),
+    ("cases", ("schemas", 0, "id"), None),
+    ("cases", ("schemas", 0, "type"), "XML"),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from docs.generate.options import options_table
 from kdsl.declare.connector import KafkaOptions
 from kdsl.options import Options, option
 from tests.problem_texts import without_code
@@ -126,11 +127,11 @@ def test_a_group_is_a_value() -> None:
 
 
 def test_the_reference_page_has_every_option() -> None:
-    lines = Fruit.reference("fruit.").splitlines()
+    lines = options_table(Fruit, "fruit.").splitlines()
 
     assert len(lines) == 2 + 7
-    assert lines[4] == "| `fruit.seed-count` | `seeds` | an integer | `3` | How many. |"
-    assert lines[-1] == "| `fruit.weight` | `weight` | an integer | required | Grams. |"
+    assert lines[4] == "| `fruit.seed-count`<br>`seeds` | an integer; default `3` | How many. |"
+    assert lines[-1] == "| `fruit.weight`<br>`weight` | an integer; required | Grams. |"
 
 
 def test_a_value_of_any_letter_case_becomes_the_declared_one() -> None:

@@ -21,8 +21,7 @@ of properties serves consumers, producers and the admin client: each uses the pr
 rest. A name that no client knows causes a warning that suggests the nearest known name.
 
 The clients are c (consumer), p (producer) and a (admin). An integer outside librdkafka's range is replaced by the
-nearest one in the range, with a warning. Values may contain references: `${env:NAME}`, `${file:PATH}`,
-`${file:PATH:KEY}`, `${secret_values.NAME}`; `$${` is a literal `${`.
+nearest one in the range, with a warning. Values may contain [references](security.md#where-secrets-come-from).
 """
 
 _LIBRDKAFKA = """\
@@ -75,12 +74,12 @@ def _section(title: str, rows: Iterable[Setting]) -> str:
     lines = [
         f"## {title}",
         "",
-        "| setting | clients | with librdkafka | Java's default, set | |",
-        "|---|---|---|---|---|",
+        "| setting | with librdkafka, and the default that is set | |",
+        "|---|---|---|",
     ]
-    lines += [
-        f"| `{row.name}` | {row.clients} | {_translation(row)} | {_defaults(row)} | {_remark(row)} |" for row in rows
-    ]
+    for row in rows:
+        default = f"; default {text}" if (text := _defaults(row)) else ""
+        lines.append(f"| `{row.name}` {row.clients} | {_translation(row)}{default} | {_remark(row)} |")
     return "\n".join(lines) + "\n"
 
 

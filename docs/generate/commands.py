@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +23,12 @@ _ABOUT = """\
 `kdsl COMMAND --help` prints the same. Tables are named by file and name: `orders.py:Orders`, `tables.yaml:orders`,
 `tables.sql:orders`. The status is 0 if all is well, 1 if what was asked about is wrong, and 2 for a wrong call. Other
 packages can add commands ([Extending kdsl](extending.md))."""
+_COMMON = """\
+## Options of several commands
+
+Each command names those that it has."""
+_COMMANDS_OF_A_COMMON_OPTION = 4
+"""How many commands have an option at least that is described once for all."""
 
 
 def commands_page() -> str:
@@ -29,8 +36,18 @@ def commands_page() -> str:
     group: Any = typer.main.get_command(app)
     commands = list(_walk("kdsl", group))
     listing = [f"| [`{name}`](#{name.replace(' ', '-')}) | {_first_sentence(command)} |" for name, command in commands]
-    sections = ["\n\n".join(_section(name, command)) for name, command in commands]
-    return "\n\n".join([_ABOUT, "\n".join(["| command | what it does |", "| --- | --- |", *listing]), *sections]) + "\n"
+    uses = Counter((_spelling(o), _meaning(o)) for _, command in commands for o in _options(command))
+    frequent = [use for use, count in uses.most_common() if count >= _COMMANDS_OF_A_COMMON_OPTION]
+    common = dict(reversed(frequent))  # of two meanings of an option, the more frequent one
+    sections = ["\n\n".join(_section(name, command, common)) for name, command in commands]
+    described = _table("option", sorted(common.items()))
+    table = "\n".join(["| command | what it does |", "| --- | --- |", *listing])
+    return "\n\n".join([_ABOUT, table, _COMMON, described, *sections]) + "\n"
+
+
+def command_names() -> list[str]:
+    """The full names of all commands, as ``kdsl dlq list``."""
+    return [name for name, _ in _walk("kdsl", typer.main.get_command(app))]
 
 
 def _walk(path: str, group: Any) -> Iterator[tuple[str, Any]]:
@@ -57,21 +74,33 @@ def _first_sentence(command: Any) -> str:
     return re.split(r"(?<=\.)\s", text)[0]
 
 
-def _section(name: str, command: Any) -> Iterator[str]:
-    """Yield the parts of a command: heading, call, help, and tables of its arguments and options."""
-    parameters = [p for p in command.params if not getattr(p, "hidden", False)]
-    arguments = [p for p in parameters if p.param_type_name == "argument"]
-    options = [p for p in parameters if p.param_type_name == "option" and p.name != "help"]
+def _options(command: Any) -> list[Any]:
+    """The options of a command that its help shows, without ``--help``."""
+    options = (p for p in command.params if p.param_type_name == "option" and p.name != "help")
+    return [p for p in options if not getattr(p, "hidden", False)]
+
+
+def _section(name: str, command: Any, common: Mapping[str, str]) -> Iterator[str]:
+    """Yield the parts of a command: heading, call, help, tables of its arguments and options, names of common ones."""
+    arguments = [p for p in command.params if p.param_type_name == "argument" and not getattr(p, "hidden", False)]
+    options = _options(command)
     call = " ".join([name, *(["[OPTIONS]"] if options else []), *map(_placeholder, arguments)])
     yield f"## {name}"
     yield f"```\n{call}\n```"
     yield _as_markdown(command.help or "")
     if arguments:
-        rows = [f"| `{_name(p)}` | {_meaning(p)} |" for p in arguments]
-        yield "\n".join(["| argument | meaning |", "| --- | --- |", *rows])
-    if options:
-        rows = [f"| {_spelling(p)} | {_meaning(p)} |" for p in options]
-        yield "\n".join(["| option | meaning |", "| --- | --- |", *rows])
+        yield _table("argument", [(f"`{_name(p)}`", _meaning(p)) for p in arguments])
+    described = [(_spelling(p), _meaning(p)) for p in options]
+    own = [(option, meaning) for option, meaning in described if common.get(option) != meaning]
+    if own:
+        yield _table("option", own)
+    if len(own) < len(described):
+        shared = [option.partition(",")[0].split()[0] for option, meaning in described if common.get(option) == meaning]
+        yield f"And {', '.join(shared)}, [as several commands](#options-of-several-commands)."
+
+
+def _table(what: str, rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([f"| {what} | meaning |", "| --- | --- |", *(f"| {name} | {meaning} |" for name, meaning in rows)])
 
 
 def _name(parameter: Any) -> str:
@@ -96,7 +125,7 @@ def _meaning(parameter: Any) -> str:
     if choices := literal_values(_annotation(parameter)):
         parts.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
     default = parameter.default
-    if default not in (None, False, (), []) and isinstance(default, str | int | float) and not parameter.required:
+    if default not in (None, False, "", (), []) and isinstance(default, str | int | float) and not parameter.required:
         parts.append(f"Default: `{default}`.")
     if parameter.required and parameter.param_type_name == "option":
         parts.append("Required.")

@@ -18,6 +18,7 @@ import attrs
 import kdsl.explanations
 from kdsl.errors import KdslError, Problem
 from kdsl.explanations import Example, Explanation, Text
+from kdsl.sql_tokens import tokenize
 from tests.advice.cases import Called, Case
 from tests.advice.source_examples import Examples, read_examples
 from tests.source_trees import modules
@@ -37,6 +38,10 @@ _MODULES = {
 MOST = 3
 """How many examples a code has at most; they have different messages."""
 _SEPARATOR = "# next\n"
+_LINE = 100
+"""The length of a line of an example."""
+_SQL_LINE = 80
+"""The length of a statement in one line; shorter, so that the lines of a statement and its correction are the same."""
 
 
 def write_explanations() -> Path:
@@ -103,18 +108,72 @@ def _format(pairs: Iterable[tuple[Text | None, Text | None]]) -> list[tuple[Text
         for text in pair
     ]
     python = [i for i, text in enumerate(texts) if text is not None and text.language == "python"]
-    command = [sys.executable, "-m", "ruff", "format", "--line-length", "100", "--stdin-filename", "examples.py", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--line-length",
+        str(_LINE),
+        "--stdin-filename",
+        "examples.py",
+        "-",
+    ]
     source = _SEPARATOR.join(_wrap(texts[i].text) for i in python)  # type: ignore[union-attr]
     done = subprocess.run(command, input=source, capture_output=True, text=True, check=True)
     formatted = [text.strip() for text in done.stdout.split(_SEPARATOR)]
     for i, text in zip(python, formatted, strict=True):
         texts[i] = Text(text, "python")
+    texts = [
+        Text(format_sql(text.text), "sql") if text is not None and text.language == "sql" else text for text in texts
+    ]
     return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def format_sql(script: str) -> str:
+    """A script in one line with a line for each statement, and for each column and option of a long statement."""
+    if "\n" in script:
+        return script
+    tokens = tokenize(script)[:-1]
+    statements, start = [], 0
+    for token in tokens:
+        if token.text == ";":
+            statements.append(script[start : token.end].strip())
+            start = token.end
+    statements.append(script[start:].strip())
+    return "\n".join(map(_break_statement, filter(None, statements)))
+
+
+def _break_statement(statement: str) -> str:
+    """A statement with the columns and options of a long ``CREATE`` in lines of their own."""
+    if len(statement) <= _SQL_LINE or not statement.upper().startswith("CREATE "):
+        return statement
+    lines, start, depth, broken = [""], 0, 0, -1
+    previous = None
+    for token in tokenize(statement)[:-1]:
+        lines[-1] += statement[start : token.end] if lines[-1].strip() else statement[start : token.end].lstrip()
+        start = token.end
+        if token.text == "(":
+            depth += 1
+            is_first = depth == 1 and broken == -1 and "TABLE" in statement[: token.start].upper().split()
+            if (is_first or (previous is not None and previous.upper == "WITH")) and " AS TABLE " not in lines[-1]:
+                broken = depth
+                lines.append("  ")
+        elif token.text == ")":
+            if depth == broken:
+                lines[-1] = lines[-1].removesuffix(")").rstrip()
+                lines.append(")")
+                broken = 0
+            depth -= 1
+        elif token.text == "," and depth == broken:
+            lines.append("  ")
+        previous = token
+    return "\n".join([*lines[:-1], lines[-1] + statement[start:]])
 
 
 def _wrap(text: str) -> str:
     """Put a long expression in parentheses, so that each call of a chain gets its own line."""
-    return f"({text})\n" if "\n" not in text and len(text) > 100 else f"{text}\n"
+    return f"({text})\n" if "\n" not in text and len(text) > _LINE else f"{text}\n"
 
 
 def _find_problems(case: Case) -> list[Problem]:

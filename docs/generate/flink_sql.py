@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import read_script
 from kdsl.errors import Problem
+from kdsl.flink_sql.conditions import functions as conditions
+from kdsl.flink_sql.expressions import functions
 from kdsl.scripts.planner import check_script
 
 _SCRIPTS = Path(__file__).parents[2] / "tests" / "scripts" / "constructs"
@@ -22,8 +24,7 @@ _ABOUT = """\
 Each construct of Flink's pages on queries has a script in kdsl's tests. Over tables that end, and in batches, its rows
 are compared with those that Flink returned. As an endless stream it either runs, with the same rows, or is refused
 before it starts: Spark's streams cannot take back rows that they have returned. [SQL scripts](sql-scripts.md) describes
-statements and settings, [expressions](sql-scripts.md#expressions) the functions, and
-[differences](differences-ddl.md) those of `CREATE TABLE`."""
+statements and settings, and [differences](differences-ddl.md) those of `CREATE TABLE`."""
 
 
 def flink_sql_page() -> str:
@@ -35,7 +36,8 @@ def flink_sql_page() -> str:
         (_SCRIPTS / "tables.sql").read_text(encoding="utf-8").format(**{t: options.format(t) for t in tables})
     )
     rows = ["| construct | as a stream | over tables that end |", "| --- | --- | --- |"]
-    sections = []
+    sections: list[str] = []
+    described: dict[str, str] = {}
     for name, construct in expected.items():
         link = f"[{construct['title']}](../tests/scripts/constructs/{name}.sql)"
         refused = bool(construct["stream"])
@@ -45,15 +47,41 @@ def flink_sql_page() -> str:
         if refused:
             script = (_SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")
             _, problems = check_script(read_script(declarations + script), Cluster("broker:9092"))
-            sections.append(_section(name, construct["title"], script, problems))
-    return "\n\n".join([_ABOUT, "\n".join(rows), "## What is refused, and what to write instead", *sections]) + "\n"
+            sections.append(_section(name, construct["title"], script, problems, described))
+    parts = [_ABOUT, "\n".join(rows), *_functions(), "## What is refused, and what to write instead", *sections]
+    return "\n\n".join(parts) + "\n"
 
 
-def _section(name: str, title: str, script: str, problems: Sequence[Problem]) -> str:
-    """The script of a construct that is refused, the reasons, and what to write instead."""
+def _functions() -> Iterator[str]:
+    """The section of the functions: those that run, and where, and those that are refused."""
+    yield "## Functions"
+    yield (
+        "They return what Flink returns, except as [expressions](sql-scripts.md#expressions) says. `CAST`, `TRY_CAST`, "
+        "`CASE` and operators are there, too."
+    )
+    lists = (
+        ("in scripts and computed columns", functions.FUNCTIONS),
+        ("aggregates, and functions with `OVER`, in scripts", functions.AGGREGATES),
+        ("in [row rules](row-rules.md)", conditions.FUNCTIONS),
+    )
+    rows = [f"| {place} | {', '.join(f'`{name}`' for name in sorted(names))} |" for place, names in lists]
+    yield "\n".join(["| where | functions |", "| --- | --- |", *rows])
+    rows = [f"| `{name}` | {why} | {_escape(instead)} |" for name, (why, instead) in functions.REFUSED.items()]
+    yield "\n".join(["| refused | because | instead |", "| --- | --- | --- |", *rows])
+
+
+def _section(name: str, title: str, script: str, problems: Sequence[Problem], described: dict[str, str]) -> str:
+    """The script of a construct that is refused, the reasons, and what to write instead.
+
+    ``described`` has the sections that say what to write instead, by that, so that each says it once; it is filled.
+    """
     errors = {(problem.message, problem.fix): None for problem in problems if problem.severity == "error"}
-    reasons = "\n".join(f"- **{_escape(message)}.** Instead: {_escape(fix)}." for message, fix in errors)
-    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n{reasons}'
+    reasons = []
+    for message, fix in errors:
+        first = described.setdefault(fix, name)
+        instead = _escape(fix) if first == name else f"[as above](#{first})"
+        reasons.append(f"- **{_escape(message)}.** Instead: {instead}.")
+    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n' + "\n".join(reasons)
 
 
 def _escape(text: str) -> str:

@@ -11,15 +11,17 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import attrs
 
 from docs.generate.avro_types import avro_types_page
 from docs.generate.client_settings import client_settings_page
 from docs.generate.commands import commands_page
+from docs.generate.features import features_page
 from docs.generate.flink_sql import flink_sql_page
 from docs.generate.metrics import metrics_page
+from docs.generate.options import options_table
 from docs.generate.type_changes import type_changes_page
 from kdsl import ingest
 from kdsl.catalog.options import CatalogOptions
@@ -27,8 +29,9 @@ from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
 from kdsl.explanations import AREAS, list_codes, write_page
 from kdsl.formats import FORMATS, ROW_KIND, Format, format_class
-from kdsl.ingest import Pipeline, Route, Transform
+from kdsl.ingest import Pipeline, Route, Sink, Source, Transform
 from kdsl.ingest.ends import End, end_class, end_types
+from kdsl.options import Options
 from kdsl.plugins import OWN
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.scripts.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
@@ -49,8 +52,8 @@ _SAMPLES: tuple[tuple[str, t.DataType], ...] = (
     ("FLOAT, DOUBLE", t.Double()),
     ("DECIMAL(p, s)", t.Decimal(10, 2)),
     ("DATE", t.Date()),
-    ("TIME(p), p up to 3", t.Time(3)),
-    ("TIME(p), p over 3", t.Time(6)),
+    ("TIME(0) to TIME(3)", t.Time(3)),
+    ("TIME(4) to TIME(9)", t.Time(6)),
     ("TIMESTAMP(p)", t.Timestamp(6)),
     ("TIMESTAMP_LTZ(p)", t.TimestampLtz(6)),
     ("ARRAY of simple types", t.Array(t.Int())),
@@ -74,7 +77,7 @@ def format_page(kind: type[Format]) -> str:
         f"In Python `value={kind.__name__}()`; in YAML `'value.format' = '{name}'`, and the options with the "
         f"prefix {prefix}, as `'value.{name}.…'`.",
         "## Options",
-        kind.reference(f"{name}."),
+        options_table(kind, f"{name}.", _earlier_formats(name)),
         *_changes(kind),
         "## Column types",
         *_types(kind),
@@ -87,10 +90,8 @@ def _changes(kind: type[Format]) -> Iterable[str]:
     if not kind.insert_only:
         yield "## Changes"
         yield (
-            f"The rows are a changelog: the first column of the DataFrame is `{ROW_KIND}`, the row kind. `+I` is a new "
-            "row, `-U` the row before an update, `+U` the row after it, and `-D` a deleted row. If a DataFrame that is "
-            "written has no such column, every row is new. The format cannot be the key format, and the table may have "
-            "a primary key."
+            f"The rows are a changelog with [`{ROW_KIND}`](../guide.md#change-data). The format cannot be the key "
+            "format, and the table may have a primary key."
         )
     if kind.metadata:
         yield "## Metadata columns"
@@ -105,16 +106,32 @@ def _types(kind: type[Format]) -> Iterable[str]:
         yield section
         return
     with_defaults = kind()
-    rows = ["| type | read | write |", "| --- | --- | --- |"]
+    types: dict[tuple[bool, ...], list[str]] = {}
     for words, sample in _SAMPLES:
         row = t.row(c=sample)
-        read, write = (_answer(with_defaults, row, writing=writing) for writing in (False, True))
-        rows.append(f"| {words} | {read} | {write} |")
-    yield "\n".join(rows)
+        answer = tuple(not any(with_defaults.check(row, direction)) for direction in ("read", "write"))
+        types.setdefault(answer, []).append(words)
+    rows = [
+        f"| {title} | {', '.join(types[answer])} |"
+        for answer, title in (
+            ((True, True), "read and written"),
+            ((True, False), "only read"),
+            ((False, True), "only written"),
+            ((False, False), "neither"),
+        )
+        if answer in types
+    ]
+    yield "\n".join(["| | types |", "| --- | --- |", *rows])
 
 
-def _answer(format_: Format, row: t.Row, *, writing: bool) -> str:
-    return "no" if any(format_.check(row, "write" if writing else "read")) else "yes"
+_FIRST_FORMATS = ("json", "avro", "protobuf", "avro-confluent", "debezium-json", "debezium-avro-confluent")
+"""The formats whose options others have, too: these are on the page of the first one."""
+
+
+def _earlier_formats(name: str) -> dict[str, tuple[type[Format], str]]:
+    """The formats whose pages describe options first, by links to these."""
+    earlier = _FIRST_FORMATS[: _FIRST_FORMATS.index(name)] if name in _FIRST_FORMATS else _FIRST_FORMATS
+    return {f"[`{other}`]({other}.md#options)": (format_class(other), f"{other}.") for other in earlier}
 
 
 def _metadata_table() -> str:
@@ -147,7 +164,7 @@ def connector_page() -> str:
         "`dead_letters=` the options `scan.dead-letter.*`.",
         "Brokers must run Kafka 2.8 or later.",
         "## Options",
-        KafkaOptions.reference(),
+        options_table(KafkaOptions),
         *_ROW_RULES,
         "## Metadata columns",
         _metadata_table(),
@@ -167,12 +184,11 @@ def upsert_connector_page() -> str:
         "group are declared as for the connector [`kafka`](../connector.md). There is no startup mode, no `key.fields` "
         "and no partitioner: a read always starts at the earliest offset, and the key chooses the partition.",
         "## Options",
-        UpsertOptions.reference(),
-        *(part.replace("(row-rules.md)", "(../row-rules.md)") for part in _ROW_RULES),
+        options_table(UpsertOptions, elsewhere={"[`kafka`](../connector.md#options)": (KafkaOptions, "")}),
+        "[Row rules](../connector.md#row-rules) are declared as there.",
         "## Metadata columns",
         "The primary key cannot contain metadata columns. In a row `-U` or `-D` they are those of the record that "
-        "the earlier row came from.",
-        _metadata_table(),
+        "the earlier row came from. [Their list](../connector.md#metadata-columns) is that of the connector `kafka`.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -200,10 +216,14 @@ def script_connector_page(name: str) -> str:
         inspect.getdoc(kind) or "",
         f"Use it in [scripts](../sql-scripts.md): `WITH ('connector' = '{name}')`.",
         "## Options",
-        kind.reference() if attrs.fields(kind) else "There are none.",
+        options_table(kind) if attrs.fields(kind) else "There are none.",
     ]
     if name == "datagen":
-        parts += ["## Options of a column", inspect.getdoc(DatagenField) or "", DatagenField.reference("fields.#.")]
+        parts += [
+            "## Options of a column",
+            inspect.getdoc(DatagenField) or "",
+            options_table(DatagenField, "fields.#."),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -214,7 +234,7 @@ def settings_page() -> str:
         "# Settings of a script",
         "`SET 'key' = 'value'` applies to the statements after it; `RESET 'key'` restores the default. A key that is "
         "not listed here is ignored, with a warning.",
-        ScriptSettings.reference(),
+        options_table(ScriptSettings),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -227,7 +247,7 @@ def catalog_page() -> str:
         "`CREATE CATALOG name WITH ('type' = 'kafka', …)` takes them under their keys, and "
         "`KafkaCatalog(name, cluster, …)` under their Python names. In Python the settings of the client and of the "
         "schema registry are those of the cluster. [Catalogs](catalog.md) describes what they do.",
-        CatalogOptions.reference(),
+        options_table(CatalogOptions),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -246,17 +266,24 @@ def ingest_page() -> str:
         "default are required. The options of the formats (`json.…`, `debezium-json.…`, `canal-json.…`) are on the "
         "pages of the [formats](formats/json.md). [Ingestions](ingest.md) describes what they do.",
     ]
-    for kind in ("source", "sink"):
+    elsewhere: dict[str, tuple[type[Options], str]]
+    kinds: tuple[tuple[Literal["source", "sink"], type[End]], ...] = (("source", Source), ("sink", Sink))
+    for kind, base in kinds:
+        elsewhere = {"[the connector `kafka`](connector.md#options)": (KafkaOptions, "")}
+        if kind == "sink":
+            parts += ["## Options of every sink", options_table(base)]
+            elsewhere["[options of every sink](#options-of-every-sink)"] = (base, "")
         for name in end_types(kind):
             end = end_class(kind, name)
             assert end is not None
             parts += [
                 f"## The {kind} `{name}`",
                 f"{inspect.getdoc(end)} In Python `{_python_name(end)}`.",
-                end.reference(),
+                options_table(end, elsewhere=elsewhere),
             ]
+            elsewhere[f"[the {kind} `{name}`](#the-{kind}-{name})"] = (end, "")
     for section, group in (("transform", Transform), ("route", Route), ("pipeline", Pipeline)):
-        parts += [f"## The section `{section}`", inspect.getdoc(group) or "", group.reference()]
+        parts += [f"## The section `{section}`", inspect.getdoc(group) or "", options_table(group)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -278,8 +305,8 @@ def _outcome(counts: dict[str, int] | None) -> str:
     """How many tests of a row have passed, and how many have not."""
     if counts is None:
         return "not run"
-    rest = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()) if outcome != "passed")
-    return f"{counts.get('passed', 0)} passed{', ' if rest else ''}{rest}"
+    rest = [f"{count} {outcome}" for outcome, count in sorted(counts.items()) if outcome != "passed"]
+    return ", ".join([str(counts.get("passed", 0)), *rest])
 
 
 def _features_table() -> str:
@@ -334,7 +361,7 @@ def spark_versions_page() -> str:
         "# Supported Spark versions",
         f"kdsl runs on Spark {SUPPORTED}. It is developed with Spark 4.2.0, on which `make test` runs all tests. `make "
         "test-spark` runs a part of them on any version: the core, and the scenarios in which something fails in the "
-        "middle and goes on. This table is what it has shown:",
+        "middle and goes on. This table says how many tests have passed:",
         _runs_table(),
         "A test of the core of something that a version lacks passes there if it is refused: on 3.5 these are the "
         'tests of exactly-once, `format("kdsl")`, pipelines, rows before updates, and streams over Spark Connect. '
@@ -374,7 +401,8 @@ def problems_page() -> str:
         "The message of a problem ends with its code, as `[topic-pattern]`. Here each code has an example of what has "
         "the problem, what kdsl says, and what to write instead; tests follow each advice. "
         "`kdsl explain topic-pattern` prints the same. Codes do not change between versions, so that tools can filter "
-        "by them (`kdsl check --json`).",
+        "by them (`kdsl check --json`). In Python, a `ResolveError` has `problems`: each `Problem` has a code, and a "
+        "`Where` with table, column, file and line.",
     ]
     for area, title in AREAS.items():
         links = ", ".join(f"[`{code}`](problems/{area}.md#{code.lower()})" for code in list_codes(area))
@@ -398,6 +426,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         Path("client-settings.md"): client_settings_page(),
         Path("commands.md"): commands_page(),
         Path("connector.md"): connector_page(),
+        Path("features.md"): features_page(),
         Path("flink-sql.md"): flink_sql_page(),
         Path("ingest-options.md"): ingest_page(),
         Path("sql-settings.md"): settings_page(),

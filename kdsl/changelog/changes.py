@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
+from kdsl.changelog.content import compute_content, compute_content_of_micro_batch, read_query_id
 from kdsl.changelog.same_table import TableGuard
 from kdsl.changelog.target import Batch, Target
-from kdsl.errors import ChangelogError, CheckpointError, listing, nearest
+from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.kafka_table import KafkaTable
 from kdsl.own_columns import explain_reserved, is_reserved
 from kdsl.plan.model import OutputMode
@@ -22,8 +22,6 @@ from kdsl.run.dead_letter_counts import check_letters
 from kdsl.run.listeners.start import start_query
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_spark
-from kdsl.spark_internals.queries import query_of
-from kdsl.spark_internals.session import is_connect
 from kdsl.table import Table
 
 if TYPE_CHECKING:
@@ -155,7 +153,7 @@ class Changelog:
                 )
             target.check(self.df)
             if batch is not None and not batch.content:
-                batch = attrs.evolve(batch, content=_compute_content_of_micro_batch(self.df, batch.number))
+                batch = attrs.evolve(batch, content=compute_content_of_micro_batch(self.df, batch.number))
             self._apply(self.df, target, batch)
             return None
         if checkpoint is None:
@@ -178,10 +176,10 @@ class Changelog:
 
         def apply(rows: DataFrame, number: int) -> None:
             if not writer:
-                writer.append(_read_query_id(opened) or "")
+                writer.append(read_query_id(opened) or "")
             guard.check(spark, number)
             previous = number - 1 if number else None
-            content = _content(writer[0], opened, number)
+            content = compute_content(writer[0], opened, number)
             self._apply(rows, target, Batch(writer[0], number, content, previous, adopt=guard.adopts))
             guard.keep(spark)
 
@@ -192,7 +190,7 @@ class Changelog:
 
         A checkpoint without a query is not compared.
         """
-        id_ = _read_query_id(checkpoint)
+        id_ = read_query_id(checkpoint)
         if id_ is None:
             return
         planned, done = checkpoint.last_batches()
@@ -227,28 +225,3 @@ class Changelog:
             target.apply(last, self.keys, batch)
         finally:
             last.unpersist()
-
-
-def _compute_content_of_micro_batch(rows: DataFrame, number: int) -> str:
-    """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect."""
-    query = None if is_connect(rows.sparkSession) else query_of(rows)
-    if query is None:
-        return ""
-    return _content(query.id, Checkpoint.open(rows.sparkSession, query.checkpoint), number)
-
-
-def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
-    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets."""
-    return f"{query_id}/{checkpoint.batch_digest(number)}"
-
-
-def _read_query_id(checkpoint: Checkpoint) -> str | None:
-    """Read the id of a checkpoint's query; None before its first start."""
-    text = checkpoint.folder.read("metadata")
-    try:
-        return None if text is None else str(json.loads(text)["id"])
-    except (ValueError, KeyError, TypeError) as e:
-        raise CheckpointError(
-            f"the file metadata of the checkpoint {checkpoint.location} does not have the id of a query ({e!r}); "
-            "restore it, or start with a new checkpoint"
-        ) from e

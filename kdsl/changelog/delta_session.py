@@ -17,6 +17,7 @@ from kdsl.errors import ChangelogError
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.run.letter_case import CASE_SENSITIVE, CASE_SENSITIVE_TABLES
+from kdsl.spark_internals.hadoop import HadoopFolder
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.session import (
     active_session,
@@ -31,6 +32,7 @@ from kdsl.spark_internals.session import (
 from kdsl.spark_internals.sql_text import run_sql
 from kdsl.spark_internals.storage import settings_for_tables
 from kdsl.spark_versions import list_working, spark_version
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,7 +157,15 @@ class DeltaSession:
     def builder(self, target: DeltaName) -> Any:
         """Return Delta's builder of a table, whose ``execute`` creates it if it does not exist."""
         builder = self._api.createIfNotExists(self._session)
-        return builder.location(target.table) if target.is_path else builder.tableName(target.table)
+        return builder.location(self._locate(target.table)) if target.is_path else builder.tableName(target.table)
+
+    def sql_name(self, target: DeltaName) -> str:
+        """Return the name of a table in SQL."""
+        return f"delta.{quote_name(self._locate(target.table))}" if target.is_path else target.table
+
+    def _locate(self, path: str) -> str:
+        """Return a path as an absolute one, because Delta takes no other in SQL and for a new table."""
+        return path if path.startswith("/") or ":" in path else HadoopFolder(self._spark, path).location
 
     def create_database(self, table: str) -> None:
         """Create the schema that a table's name in back-ticks says, if it does not exist; do nothing without one."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from kdsl.changelog.content import compute_content_of_micro_batch
 from kdsl.changelog.delta_history import (
     CHANGES_TYPES,
     find_lost_rows,
@@ -272,7 +273,7 @@ class DeltaTarget:
             if any("TIMESTAMP_NTZ" in spark_type_name(f.type) for f in new):
                 self._allow_ntz(session)
             names = ", ".join(f"{quote_name(f.name)} {spark_type_name(f.type)}" for f in new)
-            session.sql(f"ALTER TABLE {self._sql_name} ADD COLUMNS ({names})")
+            session.sql(f"ALTER TABLE {session.sql_name(self)} ADD COLUMNS ({names})")
 
     def bytes_to_rewrite(self, spark: SparkSession, columns: Sequence[t.Field]) -> int:
         """How many bytes of files `change_types` rewrites: 0 if it changes no type or changes them in place, else all.
@@ -329,7 +330,7 @@ class DeltaTarget:
             if _changes_in_place(detail, new):
                 for name, (_, kind) in new.items():
                     change = f"ALTER COLUMN {quote_name(name)} TYPE {spark_type_name(kind)}"
-                    session.sql(f"ALTER TABLE {self._sql_name} {change}")
+                    session.sql(f"ALTER TABLE {session.sql_name(self)} {change}")
                 return
             from pyspark.sql import DataFrame
 
@@ -350,7 +351,7 @@ class DeltaTarget:
     def _allow_ntz(self, session: DeltaSession) -> None:
         """Enable the table feature of TIMESTAMP without a time zone, which Delta only does by itself at creation."""
         if "timestampNtz" not in session.detail(self).get("tableFeatures", ()):
-            session.sql(f"ALTER TABLE {self._sql_name} SET TBLPROPERTIES ({_NTZ})")
+            session.sql(f"ALTER TABLE {session.sql_name(self)} SET TBLPROPERTIES ({_NTZ})")
 
     def _types_to_change(
         self, spark: SparkSession, columns: Sequence[t.Field]
@@ -368,18 +369,15 @@ class DeltaTarget:
 
         Args:
             rows: The rows; a column of the row kind is left out.
-            batch: The identity of the batch.
+            batch: The identity of the batch. In ``foreachBatch`` its content is computed, except on Spark Connect.
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or lacks a column and
                 ``schema_evolution`` is not set; or Delta cannot be added to the session.
+            CheckpointError: The checkpoint of the query whose ``foreachBatch`` runs cannot be read.
         """
-        self.apply(rows, (), batch)
-
-    @property
-    def _sql_name(self) -> str:
-        """The name of the table in SQL."""
-        return f"delta.{quote_name(self.table)}" if self.is_path else self.table
+        content = batch.content or compute_content_of_micro_batch(rows, batch.number)
+        self.apply(rows, (), attrs.evolve(batch, content=content))
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         """Read the number of a writer's last batch from the table's log; None if there is none, or no table.

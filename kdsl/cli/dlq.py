@@ -78,7 +78,8 @@ def list_letters(
         print_json([_document(letter) for letter in letters])
         return
     names = ("id", "table", "side", "column", "attempts", "at", "bytes", "reason")
-    grid = Grid(f"{topic}: {len(letters)} letters", names, right=("attempts", "bytes"))
+    title = f"{topic}: {len(letters)} letter{'' if len(letters) == 1 else 's'}"
+    grid = Grid(title, names, right=("attempts", "bytes"))
     for letter in letters:
         size = len(letter.key or b"") + (letter.truncated or len(letter.value or b""))
         cells = (letter.id, letter.table, letter.side, letter.column or "", letter.attempts, letter.at, size)

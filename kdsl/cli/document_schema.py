@@ -12,12 +12,14 @@ from kdsl.cli.console import write_document
 
 
 def document_schema(
-    kind: Annotated[Literal["tables", "clusters", "ingestion"], typer.Argument(help="What the documents declare.")],
+    kind: Annotated[
+        Literal["tables", "clusters", "ingestion", "cases"], typer.Argument(help="What the documents declare.")
+    ],
     file: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; standard output without it.")
     ] = None,
 ) -> None:
-    """Write the JSON Schema of YAML documents of tables, clusters or an ingestion, with which editors complete them.
+    """Write the JSON Schema of YAML documents of tables, clusters, an ingestion or cases, for editors.
 
     Begin a document with the line `# yaml-language-server: $schema=FILE`. Options of formats, sources and sinks of
     other packages are in the schema if they are installed where the command runs.

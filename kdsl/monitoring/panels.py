@@ -24,9 +24,10 @@ ROWS: Final = {
         *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRecordsInPerSecond"),
         *("numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
     ),
-    "How long": ("currentFetchEventTimeLag", "currentEmitEventTimeLag", "currentSendTime"),
+    "How long": ("batchDuration", "currentFetchEventTimeLag", "currentEmitEventTimeLag", "currentSendTime"),
     "Offsets": ("currentOffsets", "committedOffsets", "commitsSucceeded", "commitsFailed"),
-    "State": ("numKeysInState", "stateBytes"),
+    "State": ("numKeysInState", "stateBytes", "numRowsInState", "stateMemory"),
+    "Queries": ("running", "failed", "uptime"),
 }
 """The rows of the dashboard, and the metrics of each; tests check that every metric is in one."""
 CLIENTS: Final = "Kafka's clients"

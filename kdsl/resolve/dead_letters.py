@@ -13,6 +13,7 @@ from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
 from kdsl.name_patterns import PatternError, compile_pattern
+from kdsl.resolve.direction import directions_of
 from kdsl.resolve.model import DeadLetterTopic
 from kdsl.resolve.rule import problem
 from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
@@ -46,7 +47,8 @@ def check_dead_letters(table: TableDef, direction: Direction) -> Iterator[Proble
     """Report what is wrong with the dead letters of a read: their topic, their client, and options without effect.
 
     The topic must have a legal name and not be read by the table; the formats must not ignore parse errors, nor the
-    table be in real-time mode. For a write only other options without a topic are errors, and a topic is a warning.
+    table be in real-time mode. For a write only other options without a topic are errors; a topic is a warning if the
+    table is declared for writing alone, because other tables may be read, too.
     """
     options = table.options
     topic, named = options.dead_letter_topic, table.option_name("dead_letter_topic")
@@ -54,9 +56,11 @@ def check_dead_letters(table: TableDef, direction: Direction) -> Iterator[Proble
         yield from _check_without_topic(table)
         return
     if direction == "write":
-        message = f"{named} has no effect on a write: only a read has dead letters"
-        fix = "remove it if the table is only written"
-        yield problem(table, "dead-letter-write", message, fix, option="dead_letter_topic", severity="warning")
+        if directions_of(table) == ("write",):
+            only = table.setting("direction", "write")
+            message = f"{named} has no effect with {only}: only a read has dead letters"
+            fix = f"remove {named}, or {only}"
+            yield problem(table, "dead-letter-write", message, fix, option="dead_letter_topic", severity="warning")
         return
     if not LEGAL_NAME.fullmatch(topic) or len(topic) > LONGEST_NAME or topic in (".", ".."):
         message = f"{named} names the topic {topic!r}, which Kafka does not allow"

@@ -1,4 +1,4 @@
-"""A real Kafka, schema registry and Spark cluster for tests, without Docker; fixtures: ``kdsl.testing.pytest_plugin``.
+"""A real Kafka, schema registry and Spark cluster for tests, and assertions; fixtures: ``kdsl.testing.pytest_plugin``.
 
 Nothing is imported before it is used: pytest loads this package in every run.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kdsl.testing.assertions import assert_messages, assert_rows
     from kdsl.testing.errors import (
         BrokerDiedError,
         DownloadError,
@@ -33,6 +34,8 @@ __all__ = [
     "RunningKafka",
     "SparkCluster",
     "SparkClusterError",
+    "assert_messages",
+    "assert_rows",
 ]
 
 _PLACES = {
@@ -47,6 +50,8 @@ _PLACES = {
     "RunningKafka": "running",
     "SparkCluster": "spark_cluster",
     "SparkClusterError": "errors",
+    "assert_messages": "assertions",
+    "assert_rows": "assertions",
 }
 
 

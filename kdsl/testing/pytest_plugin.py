@@ -1,8 +1,11 @@
 """Pytest fixtures for tests that need a real Kafka: installed with kdsl, nothing to switch on.
 
 ``kdsl_kafka`` is one Kafka for the whole run, ``kdsl_topic`` makes topics that belong to one test, ``kdsl_registry`` is
-a schema registry, and ``kdsl_spark_cluster`` is a Spark cluster of two workers. Nothing is started, or imported, in
-a run whose tests ask for none of them.
+a schema registry, ``kdsl_spark`` a Spark session, and ``kdsl_spark_cluster`` a Spark cluster of two workers. Nothing is
+started, or imported, in a run whose tests ask for none of them.
+
+Files of cases (``*.test.yaml``, which ``kdsl test`` runs) are tests, too, where the setting ``kdsl_cases`` is true, and
+where they are named on the command line.
 
 Where a broker is at hand already, name it in ``--kdsl-bootstrap``, in the setting ``kdsl_bootstrap`` or in the
 environment variable ``KDSL_TEST_BOOTSTRAP``, in this order, and none is started.
@@ -14,11 +17,14 @@ import os
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from kdsl.testing.local_registry import LocalRegistry
     from kdsl.testing.running import RunningKafka
     from kdsl.testing.spark_cluster import SparkCluster
@@ -56,6 +62,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kdsl_bootstrap", "use this Kafka instead of starting one", default="")
     parser.addini("kdsl_brokers", "how many brokers to start", default="1")
     parser.addini("kdsl_properties", "broker properties, one key=value a line", type="linelist", default=[])
+    parser.addini("kdsl_cases", "whether files *.test.yaml are tests", type="bool", default=False)
+    parser.addini("kdsl_spark_settings", "settings of kdsl_spark, one key=value a line", type="linelist", default=[])
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect a file of cases, if the project asks for it or the command line names it."""
+    if not file_path.name.endswith((".test.yaml", ".test.yml")):
+        return None
+    if not parent.config.getini("kdsl_cases") and not parent.session.isinitpath(file_path):
+        return None
+    from kdsl.testing.cases.items import CaseModule
+
+    return CaseModule.from_parent(parent, path=file_path)
 
 
 @pytest.fixture(scope="session")
@@ -116,6 +135,20 @@ def kdsl_registry() -> Iterator[LocalRegistry]:
 
     with LocalRegistry() as registry:
         yield registry
+
+
+@pytest.fixture(scope="session")
+def kdsl_spark(pytestconfig: pytest.Config) -> Iterator[SparkSession]:
+    """Run a Spark session with two cores on this machine, in UTC, for the whole test run.
+
+    The setting ``kdsl_spark_settings`` has further settings, such as ``spark.jars.packages``. A session that runs
+    already is used, and stays.
+    """
+    from kdsl.testing.cases.items import spark_settings
+    from kdsl.testing.sessions import local_session
+
+    with local_session(spark_settings(pytestconfig)) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -174,10 +174,14 @@ def test_a_limit_without_a_topic_has_no_effect() -> None:
     assert "'scan.dead-letter.max-count' has no effect without 'scan.dead-letter.topic'" in one.message
 
 
-def test_a_write_has_no_dead_letters() -> None:
-    (one,) = find_problems(declare_table(**{"scan.dead-letter.topic": "d"}).definition, "write")
+def test_a_table_that_is_only_written_has_no_dead_letters() -> None:
+    (one,) = find_problems(declare_table(**{"scan.dead-letter.topic": "d", "direction": "write"}).definition, "write")
 
     assert (one.code, one.severity) == ("dead-letter-write", "warning")
+
+
+def test_a_table_that_is_also_read_may_be_written() -> None:
+    assert find_problems(declare_table(**{"scan.dead-letter.topic": "d"}).definition, "write") == []
 
 
 def test_python_says_what_is_wrong_in_python() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from docs.generate.options import options_table
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.errors import SecretError
 from kdsl.options import Options, option
@@ -134,8 +135,8 @@ def test_an_unknown_key_is_reported_with_a_suggestion() -> None:
 
 
 def test_the_reference_page_names_secrets_and_older_keys() -> None:
-    page = Door.reference("door.")
+    page = options_table(Door, "door.")
 
-    assert "| `door.password` | `password` | a secret | none | Opens it. |" in page
+    assert "| `door.password`<br>`password` | a secret | Opens it. |" in page
     assert "Older key: `door.old.url`." in page
-    assert "| `door.properties.*` | `more` |" in page
+    assert "| `door.properties.*`<br>`more` |" in page

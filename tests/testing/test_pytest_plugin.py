@@ -96,3 +96,56 @@ def test_a_subclass_reads_the_topic_of_a_test(
     Here.write(Here.rows([Here(order_id="a")], spark=spark), cluster)
 
     assert [row.order_id for row in Here.collect(Here.read(spark, cluster))] == ["a"]
+
+
+CASES = """
+table: |
+  CREATE TABLE t (id INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json')
+cases:
+  - {name: good, messages: [{value: {id: 1}}], expect: {rows: [{id: 1}]}}
+  - {name: bad one, messages: [{value: {id: 1}}], expect: {rows: [{id: 2}]}}
+"""
+
+
+class TestCases:
+    def test_they_are_tests_only_where_the_project_or_the_command_line_says_so(self, tmp_path: Path) -> None:
+        (tmp_path / "t.test.yaml").write_text(CASES)
+        (tmp_path / "test_theirs.py").write_text("def test_theirs(): pass\n")
+
+        assert "1 passed" in _run(tmp_path).stdout
+        named = _run(tmp_path, "t.test.yaml").stdout
+        assert "1 failed, 1 passed" in named
+        (tmp_path / "pytest.ini").write_text("[pytest]\nkdsl_cases = true\n")
+        assert "1 failed, 2 passed" in _run(tmp_path).stdout
+        chosen = _run(tmp_path, "-v", "-k", "good").stdout
+        assert "t.test.yaml::good PASSED" in chosen
+        assert "1 passed, 2 deselected" in chosen
+
+    def test_a_failure_shows_what_differs_and_a_mistake_its_line(self, tmp_path: Path) -> None:
+        (tmp_path / "t.test.yaml").write_text(CASES)
+        (tmp_path / "wrong.test.yaml").write_text("table: x\ncase: []\n")
+
+        done = _run(tmp_path, "t.test.yaml", "wrong.test.yaml", "--continue-on-collection-errors")
+
+        assert "__ bad one __" in done.stdout
+        assert "  row 1 (partition 0, offset 0):\n    id: expected 2, got 1\n" in done.stdout
+        assert "wrong.test.yaml:2 $.case: a file of cases has no key 'case' (did you mean 'cases'?)" in done.stdout
+        assert "Traceback" not in done.stdout
+
+
+SESSION = """
+def test_a_session(kdsl_spark):
+    assert kdsl_spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert kdsl_spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert kdsl_spark.range(3).count() == 3
+"""
+
+
+@pytest.mark.spark
+def test_a_session_of_spark_has_the_settings_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(SESSION)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkdsl_spark_settings =\n    spark.sql.shuffle.partitions = 3\n")
+
+    done = _run(tmp_path, "-q")
+
+    assert done.returncode == 0, done.stdout
