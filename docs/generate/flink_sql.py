@@ -11,7 +11,6 @@ from typing import Any
 from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import read_script
 from kdsl.errors import Problem
-from kdsl.flink_sql.conditions import functions as conditions
 from kdsl.flink_sql.expressions import functions
 from kdsl.scripts.planner import check_script
 
@@ -57,12 +56,11 @@ def _functions() -> Iterator[str]:
     yield "## Functions"
     yield (
         "They return what Flink returns, except as [expressions](sql-scripts.md#expressions) says. `CAST`, `TRY_CAST`, "
-        "`CASE` and operators are there, too."
+        "`CASE` and operators are there, too. [Row rules](row-rules.md#conditions) take fewer."
     )
     lists = (
         ("in scripts and computed columns", functions.FUNCTIONS),
         ("aggregates, and functions with `OVER`, in scripts", functions.AGGREGATES),
-        ("in [row rules](row-rules.md)", conditions.FUNCTIONS),
     )
     rows = [f"| {place} | {', '.join(f'`{name}`' for name in sorted(names))} |" for place, names in lists]
     yield "\n".join(["| where | functions |", "| --- | --- |", *rows])
