@@ -1,9 +1,10 @@
 """Measure reads without Spark: ``python -m bench.to_arrow [--records N] [--pairs N]``.
 
 Records of JSON, about 190 bytes each, are read by one process to an Arrow table: by ``to_arrow``, by a consumer of
-confluent-kafka whose values ``orjson`` parses to dicts, and by one whose values ``pyarrow.json`` reads with the same
-schema. All have the same settings of the client. Then another process reads the topic with ``iter_batches`` and forgets
-each batch; its largest resident memory is printed after a tenth of the records and at the end.
+confluent-kafka whose values ``orjson`` parses to dicts, by one whose values ``pyarrow.json`` reads with the same
+schema, and by kafkarrow (``pip install kafkarrow``; left out where it is not installed) with ``pyarrow.json``. All have
+the same settings of the client. Then another process reads the topic with ``iter_batches`` and forgets each batch; its
+largest resident memory is printed after a tenth of the records and at the end.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, Message, TopicPartition
 from pyarrow import json as pa_json
 
@@ -53,14 +56,35 @@ def with_orjson(bootstrap: str, records: int) -> int:
 
 def with_pyarrow_json(bootstrap: str, records: int) -> int:
     """Read the values of each list by ``pyarrow.json`` to the columns of the table, and return the rows."""
-    plan = Orders.as_table().read_plan()
-    options = pa_json.ParseOptions(explicit_schema=arrow_schema(plan.output), unexpected_field_behavior="ignore")
+    options = _parse_options()
     tables = [
         pa_json.read_json(io.BytesIO(b"\n".join(m.value() or b"" for m in messages)), parse_options=options)
         for messages in consume(bootstrap, records)
         if messages
     ]
     return int(pa.concat_tables(tables).num_rows)
+
+
+def with_kafkarrow(bootstrap: str, records: int) -> int:
+    """Read each batch of kafkarrow by ``pyarrow.json`` to the columns of the table, and return the rows."""
+    from kafkarrow import ConsumerManager, SourceTopic  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    settings = {name: str(value) for name, value in SIZES[-1].settings.items()}
+    topics = [SourceTopic.from_earliest(TOPIC)]
+    manager = ConsumerManager(config={**settings, "bootstrap.servers": bootstrap}, topics=topics, batch_size=CHUNK)
+    options, tables, rows = _parse_options(), [], 0
+    while rows < records:
+        values = manager.poll(timeout_ms=1000).column("value")
+        if len(values):
+            lines = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0]
+            tables.append(pa_json.read_json(pa.BufferReader(lines.as_buffer()), parse_options=options))
+            rows += len(values)
+    return int(pa.concat_tables(tables).num_rows)
+
+
+def _parse_options() -> pa_json.ParseOptions:
+    schema = arrow_schema(Orders.as_table().read_plan().output)
+    return pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
 
 def with_kdsl(bootstrap: str, records: int) -> int:
@@ -99,7 +123,10 @@ def main() -> None:
         fill(kafka.bootstrap_servers, TOPIC, args.records, partitions=PARTITIONS)
         print(json.dumps(facts()), flush=True)
         ours: Callable[[], object] = partial(with_kdsl, kafka.bootstrap_servers, args.records)
-        for name, other in (("orjson", with_orjson), ("pyarrow.json", with_pyarrow_json)) if args.pairs else ():
+        others = {"orjson": with_orjson, "pyarrow.json": with_pyarrow_json}
+        if find_spec("kafkarrow"):
+            others["kafkarrow"] = with_kafkarrow
+        for name, other in others.items() if args.pairs else ():
             theirs = partial(other, kafka.bootstrap_servers, args.records)
             pair = compare(f"to_arrow beside {name}", ours, theirs, records=args.records, pairs=args.pairs)
             print(pair.describe().replace("with,", "kdsl,").replace("without;", f"{name};"), flush=True)

@@ -305,8 +305,8 @@ def _outcome(counts: dict[str, int] | None) -> str:
     """How many tests of a row have passed, and how many have not."""
     if counts is None:
         return "not run"
-    rest = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()) if outcome != "passed")
-    return f"{counts.get('passed', 0)} passed{', ' if rest else ''}{rest}"
+    rest = [f"{count} {outcome}" for outcome, count in sorted(counts.items()) if outcome != "passed"]
+    return ", ".join([str(counts.get("passed", 0)), *rest])
 
 
 def _features_table() -> str:
@@ -361,7 +361,7 @@ def spark_versions_page() -> str:
         "# Supported Spark versions",
         f"kdsl runs on Spark {SUPPORTED}. It is developed with Spark 4.2.0, on which `make test` runs all tests. `make "
         "test-spark` runs a part of them on any version: the core, and the scenarios in which something fails in the "
-        "middle and goes on. This table is what it has shown:",
+        "middle and goes on. This table says how many tests have passed:",
         _runs_table(),
         "A test of the core of something that a version lacks passes there if it is refused: on 3.5 these are the "
         'tests of exactly-once, `format("kdsl")`, pipelines, rows before updates, and streams over Spark Connect. '

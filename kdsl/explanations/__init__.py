@@ -7,6 +7,7 @@ advice, those of errors from the docstrings of their classes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from functools import cache
@@ -29,6 +30,8 @@ AREAS: Final = {
     "errors": "Errors",
 }
 """The pages, with their titles."""
+_LEFT_OUT = "   …"
+"""What stands for the other lines of an example."""
 
 
 class UnknownCodeError(KdslError):
@@ -72,13 +75,24 @@ class Example:
         """The example, its message, and what to write instead; of a long example the lines that differ are marked."""
         wrong, right = (None if text is None else text.to_markdown() for text in (self.wrong, self.right))
         if self.wrong and self.right and self.wrong.text.count("\n") > 1:
-            wrong, right = None, _mark_differences(self.wrong.text, self.right.text)
+            wrong, right = None, _mark_differences(self.wrong.text, self.right.text, self.message)
         return "\n\n".join(part for part in (wrong, f"> {self.message}", f"**Instead:** {self.fix}.", right) if part)
 
 
-def _mark_differences(wrong: str, right: str) -> str:
-    lines = unified_diff(wrong.splitlines(), right.splitlines(), n=1000, lineterm="")
-    return "\n".join(["```diff", *list(lines)[3:], "```"])  # without the names of two files
+def _mark_differences(wrong: str, right: str, message: str) -> str:
+    """The lines that differ, with their neighbours, the outermost ones, and those that have a name from the message."""
+    lines = list(unified_diff(wrong.splitlines(), right.splitlines(), n=1000, lineterm=""))[
+        3:
+    ]  # without names of files
+    changed = {i for i, line in enumerate(lines) if not line.startswith(" ")}
+    names = re.findall(r"'([^']+)'", message)
+    shown: list[str] = []
+    for i, line in enumerate(lines):
+        if changed & {i - 1, i, i + 1} or not line.startswith("   ") or any(name in line for name in names):
+            shown.append(line)
+        elif shown and shown[-1] != _LEFT_OUT:
+            shown.append(_LEFT_OUT)
+    return "\n".join(["```diff", *shown, "```"])
 
 
 @attrs.frozen

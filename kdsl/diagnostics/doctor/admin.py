@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -22,6 +22,7 @@ from kdsl.retry import Deadline, retry
 from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.admin.cluster_admin import topic_id
 from kdsl.run.admin.errors import RETRIABLE
+from kdsl.run.admin.group_offsets import COORDINATOR_TIMEOUT
 
 V = TypeVar("V")
 
@@ -186,9 +187,10 @@ class LibrdkafkaInspector:
         def ask(_: float) -> list[str]:
             open_names = sorted(set(names) - states.keys()) or retriable()
             futures = self._client.describe_consumer_groups(
-                open_names, include_authorized_operations=True, request_timeout=ANSWER
+                open_names, include_authorized_operations=True, request_timeout=COORDINATOR_TIMEOUT
             )
-            states.update({name: _answer(future, _parse_group) for name, future in futures.items()})
+            wait(futures.values(), ANSWER)
+            states.update({name: _answer(future, _parse_group, 0) for name, future in futures.items()})
             return retriable()
 
         def retriable() -> list[str]:
@@ -210,10 +212,10 @@ def recognize_missing_groups(
     }
 
 
-def _answer(future: Future[Any], parse: Callable[[Any], V]) -> V | NotAnsweredError:
+def _answer(future: Future[Any], parse: Callable[[Any], V], seconds: float = ANSWER + 1) -> V | NotAnsweredError:
     """Wait for a future and parse its result; return the error instead of raising it."""
     try:
-        return parse(_result(future))
+        return parse(_result(future, seconds))
     except NotAnsweredError as e:
         return e
 
@@ -247,9 +249,9 @@ def _name_rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | 
     return None if operations is None else frozenset(operation.name for operation in operations)
 
 
-def _result(future: Future[V]) -> V:
-    """Wait for a future."""
-    return _convert_errors(lambda: future.result(ANSWER + 1))
+def _result(future: Future[V], seconds: float = ANSWER + 1) -> V:
+    """Wait for a future, for some seconds."""
+    return _convert_errors(lambda: future.result(seconds))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:

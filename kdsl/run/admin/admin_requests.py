@@ -19,7 +19,7 @@ from kdsl.run.admin.admin_client import SafeAdminClient
 from kdsl.run.admin.client_status import ClientStatus, is_from_broker
 from kdsl.run.admin.cluster_admin import FIRST_ANSWER
 from kdsl.run.admin.errors import RETRIABLE
-from kdsl.run.admin.group_offsets import asks_former_coordinator
+from kdsl.run.admin.group_offsets import COORDINATOR_TIMEOUT, asks_former_coordinator
 from kdsl.run.admin.metadata_view import MetadataView
 from kdsl.run.reachability import login
 
@@ -78,6 +78,8 @@ class AdminRequests:
         topics: Iterable[str] = (),
         read: Callable[[Any], Any] = lambda result: result,
         timeout: float | None = None,
+        *,
+        to_coordinator: bool = False,
     ) -> dict[K, Any]:
         """Send a request until none of its results is a retriable error.
 
@@ -86,6 +88,7 @@ class AdminRequests:
             topics: The topics to whose leaders the request goes.
             read: Turns a result into a value or a KafkaError.
             timeout: For how many seconds; ``default.api.timeout.ms`` if None.
+            to_coordinator: Whether the request goes to the coordinator of a group.
 
         Returns:
             The result of each future, or its KafkaError.
@@ -96,7 +99,12 @@ class AdminRequests:
             stale = self.refresh_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # a retriable error
-            results = self._wait_for_results(send(self._client, seconds), seconds)
+            futures = send(self._client, COORDINATOR_TIMEOUT if to_coordinator else seconds)
+            try:
+                results = self._wait_for_results(futures, seconds)
+            finally:
+                if to_coordinator and not all(future.done() for future in futures.values()):
+                    self._connect()
             return {key: read(result) for key, result in results.items()}
 
         return self.retry(attempt, _find_retriable, timeout)

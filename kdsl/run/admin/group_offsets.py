@@ -16,6 +16,12 @@ from confluent_kafka import KafkaError
 from kdsl.cluster import Cluster
 from kdsl.run import ffi as n
 
+COORDINATOR_TIMEOUT = 3600.0
+"""How many seconds librdkafka may wait for the answer of a group's coordinator, its longest timeout.
+
+It ends the process if such a request has timed out when the coordinator becomes reachable
+(https://github.com/confluentinc/librdkafka/issues/4605). So whoever does not want to wait any longer drops the client.
+"""
 _MIN_CLIENT_AGE = 1.0
 """How old a client must be, in seconds, to be replaced when it asks a broker that is not the coordinator any more."""
 
@@ -56,7 +62,7 @@ class GroupOffsets:
     def read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
         """Read all offsets of a group, with a client that is created at the first use.
 
-        After an error of a former coordinator the next request creates another client.
+        After an error of a former coordinator, or without an answer, the next request creates another client.
 
         Args:
             group: The group.
@@ -70,7 +76,7 @@ class GroupOffsets:
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
         code, offsets = self._request(handle.pointer, group, timeout, stable=stable)
-        if asks_former_coordinator(code, handle.created):
+        if code == n.TIMED_OUT or asks_former_coordinator(code, handle.created):
             with self._lock:
                 if self._handle is handle:
                     self._handle = None
@@ -81,12 +87,11 @@ class GroupOffsets:
         lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         request = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))
-        milliseconds = int(timeout * 1000)
         try:
-            lib.rd_kafka_AdminOptions_set_request_timeout(options, milliseconds, None, 0)
+            lib.rd_kafka_AdminOptions_set_request_timeout(options, int(COORDINATOR_TIMEOUT * 1000), None, 0)
             lib.rd_kafka_AdminOptions_set_require_stable_offsets(options, int(stable))
             lib.rd_kafka_ListConsumerGroupOffsets(handle, ctypes.byref(request), 1, options, queue)
-            event = lib.rd_kafka_queue_poll(queue, milliseconds + 1000)
+            event = lib.rd_kafka_queue_poll(queue, int(timeout * 1000) + 1000)
             if not event:
                 return n.TIMED_OUT, []
             try:

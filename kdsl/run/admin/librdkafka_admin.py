@@ -98,6 +98,7 @@ class LibrdkafkaAdmin(ClusterAdmin):
         error = self._requests.ask(
             lambda client, timeout: client.alter_consumer_group_offsets(request, request_timeout=timeout),
             read=_commit_error,
+            to_coordinator=True,
         )[group]
         if error is not None:
             raise self._requests.status.read_error(error, f"the offsets of the group {group!r}", "commit")
@@ -177,7 +178,9 @@ class LibrdkafkaAdmin(ClusterAdmin):
             timeout: How many seconds to wait for an answer; ``default.api.timeout.ms`` if None.
         """
         result = self._requests.ask(
-            lambda client, seconds: client.describe_consumer_groups([group], request_timeout=seconds), timeout=timeout
+            lambda client, seconds: client.describe_consumer_groups([group], request_timeout=seconds),
+            timeout=timeout,
+            to_coordinator=True,
         )[group]
         if isinstance(result, KafkaError):
             if result.code() == KafkaError.GROUP_ID_NOT_FOUND:

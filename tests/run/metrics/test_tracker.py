@@ -425,3 +425,26 @@ def test_the_one_source_and_the_one_sink() -> None:
     query = QueryMetrics("id", "run", sources=(SourceMetrics("A"),), sinks=(SinkMetrics("B"),))
 
     assert (query.source.table, query.sink.table) == ("A", "B")
+
+
+def test_what_the_last_batch_says_of_the_query_is_there_until_the_next_run(tracker: Tracker, clock: Clock) -> None:
+    state = {"operatorName": "dedupe", "numRowsTotal": 5, "memoryUsedBytes": 700}
+    tracker.begin("run-1")
+    clock.now += 4
+    tracker.add_progress(document(0, 1, 1, stateOperators=[state, {**state, "numRowsTotal": 6}]))
+
+    last = tracker.snapshot()
+    assert (last.running, last.failed, last.uptime, last.batch_duration) == (1, {}, 4000, 1000)
+    assert (last.num_rows_in_state, last.state_memory) == (
+        {"dedupe": 5, "dedupe-2": 6},
+        {"dedupe": 700, "dedupe-2": 700},
+    )
+
+    tracker.end("run-1", "Orders: no rights")
+    ended = tracker.snapshot()
+    assert (ended.running, ended.failed, ended.uptime) == (0, {"Orders: no rights": 1}, None)
+    assert ended.batch_duration == 1000
+
+    tracker.begin("run-2")
+    again = tracker.snapshot()
+    assert (again.running, again.failed, again.uptime, again.batch_duration) == (1, {}, 0, None)
