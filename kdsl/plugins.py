@@ -40,6 +40,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "test": "kdsl.cli.test:run_cases",
         "explain": "kdsl.cli.explain:explain",
         "kafka": "kdsl.cli.kafka:app",
+        "dev": "kdsl.cli.dev:dev",
         "dlq": "kdsl.cli.dlq:app",
     },
     "kdsl.formats": {

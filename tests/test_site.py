@@ -115,6 +115,11 @@ def test_all_links_and_anchors_lead_somewhere(parsed: dict[Path, Parsed]) -> Non
     assert broken_links(without) == []
 
 
+def test_a_page_that_a_docstring_names_is_a_link(parsed: dict[Path, Parsed], site: Path) -> None:
+    assert "../offsets.html" in parsed[site / "problems" / "errors.html"].links
+    assert "../dead-letters.html" in parsed[site / "api" / "tables.html"].links
+
+
 def test_nothing_is_fetched_from_elsewhere(site: Path, parsed: dict[Path, Parsed]) -> None:
     assert [(p.name, asset) for p, page in parsed.items() for asset in page.assets if is_external(asset)] == []
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))

@@ -13,8 +13,7 @@ import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
 from kdsl.monitoring.panels import list_metrics
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Metric
+from kdsl.run.metrics.model import Metric, prometheus_name
 
 PORT = 9404
 """The port of ``serve_metrics``, unless another one is named."""
