@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.source_reports import SWITCH
 from kdsl.run.metrics.statistics import CONSUMER, INTERVAL, PRODUCER
 

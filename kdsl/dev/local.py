@@ -22,7 +22,7 @@ from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.resolve.header_filter import headers_of
 from kdsl.secrets.reference import has_reference
 from kdsl.table import Table
-from kdsl.testing.local_registry import API_PATH
+from kdsl.testing.registry_app import API_PATH
 from kdsl.types import model as t
 
 _HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104  # compared with, not bound

@@ -6,18 +6,23 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import cattrs
 
+from kdsl import testing
 from kdsl.testing import detached
 from kdsl.testing.detached import name_option
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.folders import is_locked, make_folder
 from kdsl.testing.local_kafka import LocalKafka
-from kdsl.testing.local_registry import API_PATH, LocalRegistry
 from kdsl.testing.ports import HOST, free_port, is_free
+from kdsl.testing.registry_app import API_PATH
 from kdsl.testing.storage import log_dir
+
+if TYPE_CHECKING:
+    from kdsl.testing.local_registry import LocalRegistry
 
 KAFKA_PORT, REGISTRY_PORT = 9092, 8081
 _NOTE = "dev.json"
@@ -138,14 +143,18 @@ def start_services(
         The services, and Kafka; if it was left running, that is only what it was started with.
     """
     kafka = LocalKafka(data_dir=home.path / "kafka", port=services.port, on_progress=on_progress)
-    registry = LocalRegistry(data_dir=home.path / "registry", port=services.registry_port, on_progress=on_progress)
+    registry: LocalRegistry | None = None
+    if services.with_registry:
+        registry = testing.LocalRegistry(
+            data_dir=home.path / "registry", port=services.registry_port, on_progress=on_progress
+        )
     services = attrs.evolve(services, name=detach)
     if detach is None:
         stack.enter_context(kafka)
-        if services.with_registry:
+        if registry is not None:
             stack.enter_context(registry)
     else:
-        running, fresh = detached.start(kafka, detach, registry if services.with_registry else None)
+        running, fresh = detached.start(kafka, detach, registry)
         if not fresh:
             option = name_option(detach)
             raise LocalKafkaError(

@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from kdsl.monitoring.panels import list_metrics
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of, prometheus_name
 
 _WINDOW = "10m"
 """How far back a counter is looked at."""

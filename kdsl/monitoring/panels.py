@@ -7,8 +7,7 @@ from typing import Final
 
 import attrs
 
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.statistics import CONSUMER, PRODUCER
 
 ROWS: Final = {

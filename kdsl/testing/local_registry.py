@@ -14,15 +14,13 @@ from kdsl.java import find_java
 from kdsl.testing.errors import LocalRegistryError
 from kdsl.testing.folders import make_folder
 from kdsl.testing.ports import HOST, free_port, is_free
-from kdsl.testing.registry_app import find_registry
+from kdsl.testing.registry_app import API_PATH, find_registry
 from kdsl.testing.service import LocalService, ServiceProcess
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
 _log = logging.getLogger("kdsl.testing")
-API_PATH = "/apis/ccompat/v7"
-"""The path of Confluent's API in its URL."""
 
 
 class LocalRegistry(LocalService):

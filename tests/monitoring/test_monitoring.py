@@ -18,8 +18,7 @@ from kdsl.cli.app import app
 from kdsl.monitoring.alerts import GONE, make_rules
 from kdsl.monitoring.grafana import make_dashboard
 from kdsl.monitoring.panels import ROWS, list_metrics, list_panels
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of, prometheus_name
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")

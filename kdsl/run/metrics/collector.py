@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import (
+    Kind,
+    Metric,
+    QueryMetrics,
+    SinkMetrics,
+    SourceMetrics,
+    metrics_of,
+    prometheus_name,
+)
 from kdsl.run.metrics.observer import all_metrics
 
 _LONGEST = 500
 """The longest message of an error in a label, in characters."""
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
-
-
-def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
-    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
-    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
-    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
 
 
 class Queries(Collector):

@@ -7,6 +7,7 @@ query, the Prometheus metrics and the page docs/metrics.md are derived from thes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from kdsl.notebooks import make_html, table_html
 from kdsl.run.records.drops import VALUES, Reason
 
 _KEY = "kdsl.metric"
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 
 
 class Kind(StrEnum):
@@ -391,6 +393,12 @@ def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
             "wait for its first batch, or use .sources, which is empty until then"
         )
     raise ValueError(f"the query {name!r} has no {what} that is a table of kdsl; .{what}s is ()")
+
+
+def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
+    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
+    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
+    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
 
 
 def metrics_of(snapshot: type[SourceMetrics | SinkMetrics | QueryMetrics]) -> Iterator[Metric]:

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import kdsl
 from kdsl.run.metrics import collector
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.prometheus import serve_metrics
 from kdsl.testing.ports import free_port
 
