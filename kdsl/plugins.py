@@ -25,6 +25,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "schema": "kdsl.cli.inspect:schema",
         "document-schema": "kdsl.cli.document_schema:document_schema",
         "monitor": "kdsl.cli.monitor:app",
+        "watch": "kdsl.cli.watch:watch",
         "peek": "kdsl.cli.peek:peek",
         "produce": "kdsl.cli.produce:produce",
         "lag": "kdsl.cli.lag:lag",
@@ -39,6 +40,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "test": "kdsl.cli.test:run_cases",
         "explain": "kdsl.cli.explain:explain",
         "kafka": "kdsl.cli.kafka:app",
+        "dev": "kdsl.cli.dev:dev",
         "dlq": "kdsl.cli.dlq:app",
     },
     "kdsl.formats": {

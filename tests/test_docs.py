@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from docs.generate.features import FEATURES, public_names
 from docs.generate.pages import pages, write_pages
 from kdsl.cli.app import app
 from kdsl.resolve.transport import CAPABILITIES
@@ -41,6 +42,15 @@ def test_there_is_exactly_one_page_for_each_format(tmp_path: Path) -> None:
     write_pages(tmp_path)
 
     assert {p.name for p in (tmp_path / "formats").iterdir()} == {p.name for p in (DOCS / "formats").iterdir()}
+
+
+def test_every_public_name_is_on_the_page_of_features() -> None:
+    names = [name for feature in FEATURES for name in feature.names]
+    missing, unknown = public_names() - set(names), set(names) - public_names()
+
+    assert not missing, f"name the page that explains {missing} in docs/generate/features.toml, and run make docs"
+    assert not unknown, f"remove {unknown} from docs/generate/features.toml, and run make docs"
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda p: p.relative_to(ROOT).as_posix())

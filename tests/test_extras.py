@@ -311,6 +311,22 @@ def test_topics_are_compared_and_a_cluster_is_examined_without_a_registry_and_sp
     assert [f["check"] for f in findings if f["state"] == "error"] == ["network 127.0.0.1:1"]
 
 
+def test_a_project_is_created_with_the_command_line_alone(tmp_path: Path) -> None:
+    created = run(command(["kdsl", "init", str(tmp_path / "shop")]), *ALL_EXTRAS - {"typer", "rich"})
+
+    assert "next: cd" in created
+
+
+def test_a_local_kafka_with_sample_rows_needs_no_spark_and_without_schemas_no_registry(tmp_path: Path) -> None:
+    file = tmp_path / "orders.py"
+    file.write_text(DECLARED.replace("value=Json()", "value=Json(), properties={'bootstrap.servers': 'kafka:9092'}"))
+    program = f"import os, sys\nos.chdir({str(tmp_path)!r})\nsys.stderr = sys.stdout\n"
+
+    shown = run(program + command(["kdsl", "dev", str(file)]), *ALL_EXTRAS - {"typer", "rich", "psutil"})
+
+    assert "is on kafka:9092, which is not on this machine" in shown
+
+
 @pytest.mark.parametrize("name", ["check", "plan"])
 def test_without_spark_the_commands_that_need_none_work(tmp_path: Path, name: str) -> None:
     file = tmp_path / "orders.py"

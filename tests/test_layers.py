@@ -53,7 +53,7 @@ LAYERS = (
     ("kdsl.load",),
     ("kdsl.data_source", "kdsl.pipelines"),
     ("kdsl.demo", "kdsl.document_schemas", "kdsl.monitoring", "kdsl.testing"),
-    ("kdsl.projects",),
+    ("kdsl.dev", "kdsl.projects"),
     ("kdsl.cli", "kdsl.__main__"),
 )
 

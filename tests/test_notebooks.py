@@ -119,7 +119,8 @@ def test_metrics_are_those_of_the_report() -> None:
     shown = query._repr_html_()
 
     assert "<caption>id: metrics, before the first batch</caption>" in shown
-    assert [cell.text for cell in read_rows(shown)[1]] == ["Orders", "numRecordsIn", "1,234", "records"]
+    assert [cell.text for cell in read_rows(shown)[1]] == [None, "running", "1", "queries"]
+    assert [cell.text for cell in read_rows(shown)[2]] == ["Orders", "numRecordsIn", "1,234", "records"]
 
 
 def test_a_long_table_says_how_many_rows_are_not_shown() -> None:

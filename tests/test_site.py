@@ -28,8 +28,8 @@ class Parsed(HTMLParser):
         self.ids: set[str] = set()
         self.feed(path.read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        for name, value in attributes:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
             if name == "id" and value:
                 self.ids.add(value)
             elif (tag, name) == ("a", "href") and value:
@@ -113,6 +113,11 @@ def test_all_links_and_anchors_lead_somewhere(parsed: dict[Path, Parsed]) -> Non
 
     assert len(without) > 100
     assert broken_links(without) == []
+
+
+def test_a_page_that_a_docstring_names_is_a_link(parsed: dict[Path, Parsed], site: Path) -> None:
+    assert "../offsets.html" in parsed[site / "problems" / "errors.html"].links
+    assert "../dead-letters.html" in parsed[site / "api" / "tables.html"].links
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path, parsed: dict[Path, Parsed]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from kdsl.cluster import Cluster
 from kdsl.ddl.script_reader import read_script
 from kdsl.errors import Problem
-from kdsl.flink_sql.conditions import functions as conditions
 from kdsl.flink_sql.expressions import functions
 from kdsl.scripts.planner import check_script
 
@@ -36,7 +35,8 @@ def flink_sql_page() -> str:
         (_SCRIPTS / "tables.sql").read_text(encoding="utf-8").format(**{t: options.format(t) for t in tables})
     )
     rows = ["| construct | as a stream | over tables that end |", "| --- | --- | --- |"]
-    sections = []
+    sections: list[str] = []
+    described: dict[str, str] = {}
     for name, construct in expected.items():
         link = f"[{construct['title']}](../tests/scripts/constructs/{name}.sql)"
         refused = bool(construct["stream"])
@@ -46,7 +46,7 @@ def flink_sql_page() -> str:
         if refused:
             script = (_SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")
             _, problems = check_script(read_script(declarations + script), Cluster("broker:9092"))
-            sections.append(_section(name, construct["title"], script, problems))
+            sections.append(_section(name, construct["title"], script, problems, described))
     parts = [_ABOUT, "\n".join(rows), *_functions(), "## What is refused, and what to write instead", *sections]
     return "\n\n".join(parts) + "\n"
 
@@ -56,12 +56,11 @@ def _functions() -> Iterator[str]:
     yield "## Functions"
     yield (
         "They return what Flink returns, except as [expressions](sql-scripts.md#expressions) says. `CAST`, `TRY_CAST`, "
-        "`CASE` and operators are there, too."
+        "`CASE` and operators are there, too. [Row rules](row-rules.md#conditions) take fewer."
     )
     lists = (
         ("in scripts and computed columns", functions.FUNCTIONS),
         ("aggregates, and functions with `OVER`, in scripts", functions.AGGREGATES),
-        ("in [row rules](row-rules.md)", conditions.FUNCTIONS),
     )
     rows = [f"| {place} | {', '.join(f'`{name}`' for name in sorted(names))} |" for place, names in lists]
     yield "\n".join(["| where | functions |", "| --- | --- |", *rows])
@@ -69,11 +68,18 @@ def _functions() -> Iterator[str]:
     yield "\n".join(["| refused | because | instead |", "| --- | --- | --- |", *rows])
 
 
-def _section(name: str, title: str, script: str, problems: Sequence[Problem]) -> str:
-    """The script of a construct that is refused, the reasons, and what to write instead."""
+def _section(name: str, title: str, script: str, problems: Sequence[Problem], described: dict[str, str]) -> str:
+    """The script of a construct that is refused, the reasons, and what to write instead.
+
+    ``described`` has the sections that say what to write instead, by that, so that each says it once; it is filled.
+    """
     errors = {(problem.message, problem.fix): None for problem in problems if problem.severity == "error"}
-    reasons = "\n".join(f"- **{_escape(message)}.** Instead: {_escape(fix)}." for message, fix in errors)
-    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n{reasons}'
+    reasons = []
+    for message, fix in errors:
+        first = described.setdefault(fix, name)
+        instead = _escape(fix) if first == name else f"[as above](#{first})"
+        reasons.append(f"- **{_escape(message)}.** Instead: {instead}.")
+    return f'### {title} <a id="{name}"></a>\n\n```sql\n{script.strip()}\n```\n\n' + "\n".join(reasons)
 
 
 def _escape(text: str) -> str:

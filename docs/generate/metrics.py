@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.source_reports import SWITCH
 from kdsl.run.metrics.statistics import CONSUMER, INTERVAL, PRODUCER
 
 _ABOUT = f"""\
 A streaming query counts what it reads from Kafka and writes to it. The names are those of Flink's Kafka connector. The
-metrics are available in four places:
+metrics are available in five places:
 
 - **In Python**: `kdsl.metrics(query)` is a frozen `QueryMetrics`: `.source` is the `SourceMetrics` of a query with one
   source, `.sources` and `.sinks` (`SinkMetrics`) are all. It works on classic sessions and on Spark Connect.
 - **For Prometheus**: `kdsl.serve_metrics(port=9404)` serves the metrics of all running queries of the process as text
-  at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Labels: `query` (its name, else its id),
-  `table`, and `topic` and `partition`, `reason`, `rule`, `operator` or `client_id`.
+  at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Of a query that has ended, it says for an
+  hour that it has, or why it failed. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`,
+  `reason`, `rule`, `operator` or `client_id`.
 - **In Spark's progress**: `query.lastProgress.observedMetrics` has an entry `kdsl.…` for each source. Its column
   `metrics` contains numRecordsIn, numBytesIn, numRecordsFiltered, numRecordsDropped… (one number for each reason) and
   both event time lags of that batch. An upsert table has a second entry, whose column `state` contains numKeysInState
@@ -26,11 +26,12 @@ metrics are available in four places:
 - **On the command line**: `kdsl run --metrics-port 9404` serves the metrics of a script for Prometheus, and
   `kdsl run --report` prints them when a query ends. `kdsl lag` asks the brokers how far a group or a checkpoint lags
   behind.
+- **On a page**: `kdsl watch` shows the running queries of one or more jobs with plots ([watch.md](watch.md)).
 
 `kdsl monitor grafana --out kdsl.json` writes a dashboard with every metric below, to import into Grafana; it has the
 queries and tables as variables. `kdsl monitor alerts --out kdsl-alerts.yaml` writes alert rules for `rule_files` of
 Prometheus: records that were lost or left out, lag, open transactions, commits that fail, a second query with the same
-group, and a query whose metrics are gone. Change their limits in the file.
+group, a query that has failed, and a query whose metrics are gone. Change their limits in the file.
 
 `kdsl --log-format json run …` (or `KDSL_LOG_FORMAT=json`) writes each line of the log as a JSON object: `time`,
 `level`, `logger`, `message`, and of a problem its `code` and where it is. A job's own logging does the same with
@@ -60,7 +61,8 @@ Late rows are dropped by Spark's stateful operators and not by the read ([late r
 Bytes are those of keys and values, without headers and before compression. With the transport `jvm`, bytes and event
 time lags are unknown, and on Spark Connect its records are rows as Spark counts them. A remote Spark Connect server
 does not report the bytes that a sink wrote, and records are then Spark's count of rows. No metric or label contains a
-setting, so none contains a secret.
+setting, so none contains a secret. The label `error` of a query that has failed contains the first line of the
+message, which may contain values of rows; it is served on loopback addresses only.
 
 What it costs: each task sends its numbers once, in a Spark accumulator. They are added to Spark's progress when the
 session's listener receives the batch, or when `kdsl.metrics(query)` is called. Spark Connect has no accumulators: there

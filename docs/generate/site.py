@@ -28,6 +28,7 @@ _LINK = re.compile(r"(?<!\!)\]\(([^)\s#]+)?(#[^)\s]*)?\)")
 _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {".py": "python", ".sql": "sql", ".yaml": "yaml", ".yml": "yaml", ".avsc": "json", ".json": "json"}
 _API = "Reference/Python API"
+_NAMED_PAGE = re.compile(r"(?<![\w/\"])docs/([\w/-]+)\.md(?![\w\"])")
 
 
 def site_path(path: str) -> str:
@@ -128,6 +129,11 @@ def write_markdown(source: Path, out: Path, pages: list[Page], api: list[ApiPage
     _write(out / "llms-full.txt", f"{full}\n")
 
 
+def _link_pages(html: str) -> str:
+    """A page of a folder of the site with links where docstrings name a page, as ``docs/offsets.md``."""
+    return _NAMED_PAGE.sub(lambda match: f'<a href="../{match[1]}.html">{match[0]}</a>', html)
+
+
 def write_versions(out: Path, version: str) -> None:
     """List the versions of a site, newest first, for the selector; the start page leads to the newest."""
     versions = sorted((p.parent.name for p in out.glob("*/index.html")), key=_version_key, reverse=True)
@@ -158,6 +164,8 @@ def build_site(out: Path) -> Path:
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
         path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
         subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": path}, check=True)
+        for page in (*(root / "site" / "api").glob("*.html"), root / "site" / "problems" / "errors.html"):
+            page.write_text(_link_pages(page.read_text(encoding="utf-8")), encoding="utf-8")
         write_markdown(root / "docs", root / "site", pages, api_pages())
         target = out / version
         shutil.rmtree(target, ignore_errors=True)

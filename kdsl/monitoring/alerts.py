@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from kdsl.monitoring.panels import list_metrics
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of, prometheus_name
 
 _WINDOW = "10m"
 """How far back a counter is looked at."""
@@ -35,7 +34,7 @@ def _make_rule(metric: Metric) -> Mapping[str, Any]:
     assert alert is not None
     name = prometheus_name(metric.name, metric.kind)
     selected = f"{name}{{{alert.only}}}" if alert.only else name
-    subject = "{{ $labels.query }}" + ("" if metric.labels == ("operator",) else ", {{ $labels.table }}")
+    subject = "{{ $labels.query }}" + ("" if metric in metrics_of(QueryMetrics) else ", {{ $labels.table }}")
     return {
         "alert": f"Kdsl{metric.name[0].upper()}{metric.name[1:]}",
         "expr": _find_gauge(selected, alert.above)

@@ -7,8 +7,7 @@ from typing import Final
 
 import attrs
 
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.statistics import CONSUMER, PRODUCER
 
 ROWS: Final = {
@@ -24,9 +23,10 @@ ROWS: Final = {
         *("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRecordsInPerSecond"),
         *("numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond"),
     ),
-    "How long": ("currentFetchEventTimeLag", "currentEmitEventTimeLag", "currentSendTime"),
+    "How long": ("batchDuration", "currentFetchEventTimeLag", "currentEmitEventTimeLag", "currentSendTime"),
     "Offsets": ("currentOffsets", "committedOffsets", "commitsSucceeded", "commitsFailed"),
-    "State": ("numKeysInState", "stateBytes"),
+    "State": ("numKeysInState", "stateBytes", "numRowsInState", "stateMemory"),
+    "Queries": ("running", "failed", "uptime"),
 }
 """The rows of the dashboard, and the metrics of each; tests check that every metric is in one."""
 CLIENTS: Final = "Kafka's clients"

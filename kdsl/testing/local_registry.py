@@ -12,15 +12,15 @@ import httpx
 
 from kdsl.java import find_java
 from kdsl.testing.errors import LocalRegistryError
+from kdsl.testing.folders import make_folder
 from kdsl.testing.ports import HOST, free_port, is_free
-from kdsl.testing.registry_app import find_registry
+from kdsl.testing.registry_app import API_PATH, find_registry
 from kdsl.testing.service import LocalService, ServiceProcess
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
 _log = logging.getLogger("kdsl.testing")
-_PATH = "/apis/ccompat/v7"
 
 
 class LocalRegistry(LocalService):
@@ -31,8 +31,8 @@ class LocalRegistry(LocalService):
         Orders.write(df, Cluster(kafka.bootstrap_servers, registry=registry.url))
     ```
 
-    It listens on 127.0.0.1 only and keeps what it holds in memory. The first use on a machine fetches it (about 110
-    MB).
+    It listens on 127.0.0.1 only and keeps what it holds in memory, unless there is a folder for it. The first use on a
+    machine fetches it (about 110 MB).
 
     Args:
         port: Its port; a free one if None.
@@ -40,6 +40,8 @@ class LocalRegistry(LocalService):
             Confluent's registry; ``NONE``, ``FORWARD``, ``FULL``, and each of them with ``_TRANSITIVE``.
         heap: The maximum heap, in MB.
         version: Apicurio's version, see `kdsl.testing.registry_app.find_registry`.
+        data_dir: The folder in which schemas are kept; opening it again opens the same registry. None keeps them in
+            memory.
         timeout: How long it may take to start, in seconds.
         on_progress: Called with a line about each step; None logs to ``kdsl.testing``.
     """
@@ -54,10 +56,11 @@ class LocalRegistry(LocalService):
         compatibility: str = "BACKWARD",
         heap: int = 256,
         version: str | None = None,
+        data_dir: str | Path | None = None,
         timeout: float = 300.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(timeout=timeout)
+        super().__init__(timeout=timeout, data_dir=None if data_dir is None else Path(data_dir).expanduser().absolute())
         self._wanted = port
         self._compatibility = compatibility
         self._heap = heap
@@ -85,7 +88,7 @@ class LocalRegistry(LocalService):
         Raises:
             LocalRegistryError: The registry has never been started.
         """
-        return f"http://{HOST}:{self.port}{_PATH}"
+        return f"http://{HOST}:{self.port}{API_PATH}"
 
     @property
     def pid(self) -> int | None:
@@ -130,6 +133,7 @@ class LocalRegistry(LocalService):
 
     def _start_processes(self) -> None:
         """Find Java and the registry, choose a port, start the registry, and wait until it serves."""
+        make_folder(self.data_dir)
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):
@@ -155,7 +159,12 @@ class LocalRegistry(LocalService):
             self._process = None
 
     def _command(self, java: Path, jar: Path) -> list[str]:
-        """Return the command that runs the registry's jar, with the watchdog's mark among its arguments."""
+        """Return the command that runs the registry's jar, with the watchdog's mark among its arguments.
+
+        The registry is killed to end it, so a database on disk writes each change at once.
+        """
+        file = f"file:{self.data_dir / 'schemas'};WRITE_DELAY=0"
+        database = f"mem:kdsl{self.port}" if self._data_dir is None else file
         return [
             str(java),
             "-Xms64m",
@@ -168,7 +177,7 @@ class LocalRegistry(LocalService):
             "-Dquarkus.log.console.json=false",
             "-Dapicurio.storage.kind=sql",
             "-Dapicurio.storage.sql.kind=h2",
-            f"-Dapicurio.datasource.url=jdbc:h2:mem:kdsl{self.port}",
+            f"-Dapicurio.datasource.url=jdbc:h2:{database}",
             f"-Djava.io.tmpdir={self.data_dir}",
             self.mark,
             *("-jar", str(jar)),

@@ -15,6 +15,8 @@ from kdsl.testing.folders import lock_file
 
 REGISTRY_VERSION = "3.0.9"
 """The newest that runs on Java 17."""
+API_PATH = "/apis/ccompat/v7"
+"""The path of Confluent's API in its URL."""
 
 _COORDINATE = "io.apicurio:apicurio-registry-app:{version}:all@tar.gz"
 _ALTERNATIVE = "name a folder with Apicurio's runner jar in KDSL_REGISTRY_APP"

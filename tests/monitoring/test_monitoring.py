@@ -18,8 +18,7 @@ from kdsl.cli.app import app
 from kdsl.monitoring.alerts import GONE, make_rules
 from kdsl.monitoring.grafana import make_dashboard
 from kdsl.monitoring.panels import ROWS, list_metrics, list_panels
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, Metric
+from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of, prometheus_name
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
@@ -87,7 +86,7 @@ def series_of(metric: Metric) -> str:
     alert = metric.alert
     assert alert is not None
     labels = {"query": "q", "table": "t", **dict.fromkeys(metric.labels, "x")}
-    if metric.labels == ("operator",):
+    if metric in metrics_of(QueryMetrics):
         del labels["table"]
     labels |= dict(re.findall(r'(\w+)=~"([^"|]*)', alert.only))
     inside = ", ".join(f'{name}="{value}"' for name, value in labels.items())

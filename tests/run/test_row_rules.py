@@ -59,7 +59,7 @@ RECORDS = [record(1, 5), record(2, 0), record(3, None), record(4, -1)]
 
 
 def violations_in_prometheus(table: str) -> dict[str, float]:
-    families = [family for family in Queries().collect() if family.name == "kdsl_num_rule_violations"]
+    families = [family for family in Queries(with_errors=True).collect() if family.name == "kdsl_num_rule_violations"]
     return {
         sample.labels["rule"]: sample.value
         for family in families

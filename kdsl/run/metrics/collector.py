@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import (
+    Kind,
+    Metric,
+    QueryMetrics,
+    SinkMetrics,
+    SourceMetrics,
+    metrics_of,
+    prometheus_name,
+)
 from kdsl.run.metrics.observer import all_metrics
 
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
-
-
-def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
-    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
-    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
-    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
+_LONGEST = 500
+"""The longest message of an error in a label, in characters."""
 
 
 class Queries(Collector):
-    """Collects the metrics of all running queries for Prometheus."""
+    """Collects the metrics of all queries for Prometheus.
+
+    Args:
+        with_errors: Whether the messages of failed queries are included.
+    """
+
+    def __init__(self, *, with_errors: bool) -> None:
+        self._with_errors = with_errors
 
     def collect(self) -> Iterable[Family]:
-        """Collect the present metrics (`all_metrics`); each value has the names of its query and table as labels."""
+        """Collect the present metrics (`all_metrics`); each value has the names of its query and table as labels.
+
+        Of a query that has ended, only that is collected, unless one with its name runs.
+        """
         families: dict[str, Family] = {}
-        for query in all_metrics():
+        queries = all_metrics()
+        ended = {query.name or query.query: query for query in queries if not query.running}
+        for query in queries:
+            if not query.running:
+                continue
             labels = {"query": query.name or query.query}
+            ended.pop(labels["query"], None)
             self._add(families, labels, query)
             for source in query.sources:
                 self._add(families, {**labels, "table": source.table}, source)
@@ -36,7 +53,17 @@ class Queries(Collector):
             for sink in query.sinks:
                 self._add(families, {**labels, "table": sink.table}, sink)
                 self._add_clients(families, {**labels, "table": sink.table}, "producer", sink.client)
+        for name, query in ended.items():
+            errors = {self._describe(error): 1 for error in query.failed}
+            self._add(families, {"query": name}, QueryMetrics(query.query, query.run, running=0, failed=errors))
         return families.values()
+
+    def _describe(self, error: str) -> str:
+        """The first line of a message, which may be long; a message may contain values of rows."""
+        first = error.partition("\n")[0]
+        if not self._with_errors:
+            return "its message is in the log of the process"
+        return first if len(first) <= _LONGEST else f"{first[:_LONGEST]} …"
 
     def _add(
         self,

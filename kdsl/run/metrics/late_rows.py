@@ -6,34 +6,14 @@ Spark drops them without a message: the query goes on, and its lag is 0.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 log = logging.getLogger("kdsl.queries")
 
-_DROPPED = "numRowsDroppedByWatermark"
 FAR_AHEAD = timedelta(days=1)
 """How far a watermark may be ahead of the clock before that is logged."""
-
-
-def count_late_rows(document: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many rows each stateful operator of a batch has dropped because they were late, by its name.
-
-    Operators of one kind have the same name in Spark; the second one of a query is called ``dedupe-2``.
-
-    Args:
-        document: Spark's progress report, as JSON. Operators that do not count such rows are left out.
-    """
-    kinds: Counter[str] = Counter()
-    counts = {}
-    for operator in document.get("stateOperators") or ():
-        kind = str(operator.get("operatorName") or "operator")
-        kinds[kind] += 1
-        if _DROPPED in operator:
-            counts[kind if kinds[kind] == 1 else f"{kind}-{kinds[kind]}"] = int(operator[_DROPPED])
-    return counts
 
 
 def log_late_rows(query: str, document: Mapping[str, Any], counts: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ query, the Prometheus metrics and the page docs/metrics.md are derived from thes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from kdsl.notebooks import make_html, table_html
 from kdsl.run.records.drops import VALUES, Reason
 
 _KEY = "kdsl.metric"
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 
 
 class Kind(StrEnum):
@@ -91,10 +93,9 @@ def _counter(
 
 
 def _gauge(
-    name: str, unit: str, doc: str, default: Any = None, *, by_partition: bool = False, alert: Alert | None = None
+    name: str, unit: str, doc: str, default: Any = None, *, labels: tuple[str, ...] = (), alert: Alert | None = None
 ) -> Any:
-    """Declare an attribute with a gauge as its metric; one by partition is a dict, empty by default."""
-    labels = _BY_PARTITION if by_partition else ()
+    """Declare an attribute with a gauge as its metric; one with labels is a dict, empty by default."""
     return _metric(Metric(name, Kind.GAUGE, unit, doc, labels=labels, alert=alert), default)
 
 
@@ -208,19 +209,19 @@ class SourceMetrics:
         alert=_TAKEN,
     )
     current_offsets: Mapping[TopicPartition, int] = _gauge(
-        "currentOffsets", "offset", "The offset of the next record to read.", by_partition=True
+        "currentOffsets", "offset", "The offset of the next record to read.", labels=_BY_PARTITION
     )
     committed_offsets: Mapping[TopicPartition, int] = _gauge(
-        "committedOffsets", "offset", "The offset that was last committed to the group.", by_partition=True
+        "committedOffsets", "offset", "The offset that was last committed to the group.", labels=_BY_PARTITION
     )
     partition_lags: Mapping[TopicPartition, int] = _gauge(
-        "records-lag", "records", "pendingRecords of each partition.", by_partition=True
+        "records-lag", "records", "pendingRecords of each partition.", labels=_BY_PARTITION
     )
     high_watermark_lags: Mapping[TopicPartition, int] = _gauge(
         "highWatermarkLag",
         "records",
         "From currentOffsets to the high watermark of each partition, records of open transactions included.",
-        by_partition=True,
+        labels=_BY_PARTITION,
     )
     lost_lease: str | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
@@ -318,6 +319,39 @@ class QueryMetrics:
         labels=("operator",),
         alert=Alert("rows behind the watermark were left out"),
     )
+    running: int = _gauge(
+        "running",
+        "queries",
+        "1 while the query runs; 0 for an hour after its end, when its other metrics are no longer in Prometheus.",
+        1,
+    )
+    failed: Mapping[str, int] = _gauge(
+        "failed",
+        "queries",
+        "1 for an hour if the query has ended with an error. The label is the first line of its message, if the "
+        "metrics are served to this machine only; a message may contain values of rows.",
+        labels=("error",),
+        alert=Alert("the query has failed: {{ $labels.error }}", severity="critical"),
+    )
+    uptime: float | None = _gauge("uptime", "ms", "How long the query has been running since it was last started.")
+    batch_duration: int | None = _gauge(
+        "batchDuration",
+        "ms",
+        "How long the last batch took, with its planning and its commit: Spark's triggerExecution.",
+    )
+    num_rows_in_state: Mapping[str, int] = _gauge(
+        "numRowsInState",
+        "rows",
+        "Rows in the state of a stateful operator: Spark's numRowsTotal. Those of an upsert table are its buckets; "
+        "numKeysInState counts its keys.",
+        labels=("operator",),
+    )
+    state_memory: Mapping[str, int] = _gauge(
+        "stateMemory",
+        "bytes",
+        "Memory that the state of a stateful operator uses: Spark's memoryUsedBytes.",
+        labels=("operator",),
+    )
 
     def _repr_html_(self) -> str:
         """The metrics as notebooks show them: those of `list_values`."""
@@ -359,6 +393,12 @@ def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
             "wait for its first batch, or use .sources, which is empty until then"
         )
     raise ValueError(f"the query {name!r} has no {what} that is a table of kdsl; .{what}s is ()")
+
+
+def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
+    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
+    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
+    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
 
 
 def metrics_of(snapshot: type[SourceMetrics | SinkMetrics | QueryMetrics]) -> Iterator[Metric]:

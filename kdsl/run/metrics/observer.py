@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from threading import Lock
@@ -16,6 +17,7 @@ from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.sink_reports import Spool
 from kdsl.run.metrics.tracker import NamedRead, Tracker, sort_by_time
+from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.queries import recent_progress
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_QUERIES = 200
 """How many queries are remembered; ended queries are forgotten first."""
+_SHOWN_AFTER_END = 3600.0
+"""For how many seconds a query that has ended is shown."""
 
 _trackers: OrderedDict[str, Tracker] = OrderedDict()
 _lock = Lock()
@@ -55,7 +59,8 @@ class MetricsObserver(Observer):
 
     def on_end(self, query: Query) -> None:
         """Note that a query has ended, read the last numbers of its sink, and log drops in them (`Tracker.end`)."""
-        _tracker(query.id).end(query.run_id)
+        reason = None if query.error is None else find_reason(RuntimeError(query.error))
+        _tracker(query.id).end(query.run_id, reason)
 
 
 METRICS = MetricsObserver()
@@ -96,13 +101,14 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
 
 
 def all_metrics() -> tuple[QueryMetrics, ...]:
-    """Return the metrics of all running queries of this process, each as of now (`Tracker.snapshot`).
+    """Return the metrics of all queries of this process, each as of now (`Tracker.snapshot`).
 
-    New drops in the sinks' files of reports are logged.
+    Left out are those that ended more than an hour ago. New drops in the sinks' files of reports are logged.
     """
+    since = time.time() - _SHOWN_AFTER_END
     with _lock:
-        running = [tracker for tracker in _trackers.values() if not tracker.ended]
-    return tuple(tracker.snapshot() for tracker in running)
+        trackers = [tracker for tracker in _trackers.values() if tracker.ended_at is None or tracker.ended_at > since]
+    return tuple(tracker.snapshot() for tracker in trackers)
 
 
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
@@ -124,6 +130,6 @@ def _tracker(query: str) -> Tracker:
         if tracker is None:
             tracker = _trackers[query] = Tracker(query, counts_of, lost=count_lost)
             if len(_trackers) > MAX_QUERIES:
-                over = [id_ for id_, one in _trackers.items() if one.ended] or list(_trackers)
+                over = [id_ for id_, one in _trackers.items() if one.ended_at is not None] or list(_trackers)
                 del _trackers[over[0]]
         return tracker

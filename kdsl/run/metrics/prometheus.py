@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Self
 from wsgiref.simple_server import WSGIServer
@@ -45,14 +46,16 @@ class MetricsServer:
 
 
 def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
-    """Serve the metrics of all running queries of this process in Prometheus' text format, in a thread, until closed.
+    """Serve the metrics of all queries of this process in Prometheus' text format, in a thread, until closed.
 
-    The labels are the query (its name or id), the table and, if they apply, topic and partition or client id.
+    The labels are the query (its name or id), the table and, if they apply, topic and partition or client id. A query
+    that has ended stays for an hour as such.
 
     Args:
         port: The port; 0 chooses a free one.
         host: The address to listen on; the default is reachable only from this machine. There is no login: whoever can
-            reach the address can see the names of topics.
+            reach the address can see the names of topics. The messages of failed queries, which may contain values of
+            rows, are served on loopback addresses only.
 
     Raises:
         OSError: The port is taken, or the address is not this machine's.
@@ -64,6 +67,7 @@ def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
         from kdsl.run.metrics.collector import Queries
 
     registry = CollectorRegistry()
-    registry.register(Queries())
     server, thread = start_http_server(port, addr=host, registry=registry)
-    return MetricsServer(server, thread)
+    metrics = MetricsServer(server, thread)
+    registry.register(Queries(with_errors=ip_address(metrics.host).is_loopback))
+    return metrics

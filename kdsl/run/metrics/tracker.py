@@ -19,8 +19,9 @@ import attrs
 from kdsl.callbacks import TopicPartition
 from kdsl.run.leases.lease import lease_loss
 from kdsl.run.listeners.commits import CommitCounts
-from kdsl.run.metrics.late_rows import count_late_rows, describe_future_watermark, log, log_late_rows
+from kdsl.run.metrics.late_rows import describe_future_watermark, log, log_late_rows
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
+from kdsl.run.metrics.operators import LATE_ROWS, MEMORY, ROWS, count_by_operator
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_of, read_reports
 from kdsl.run.metrics.state_reports import OBSERVED as STATE, BucketSize, read_sizes
@@ -144,7 +145,11 @@ class Tracker:
         """Forget the numbers of the previous run, except the sink's, and begin to follow a new one."""
         self.run = run
         self.name: str | None = None
-        self.ended = False
+        self.ended_at: float | None = None
+        self._error: str | None = None
+        self._took: int | None = None
+        self._rows: Mapping[str, int] = {}
+        self._memory: Mapping[str, int] = {}
         self._started = self._clock()
         self._last = self._forgotten = _NONE
         self._taken: dict[_Key, set[int]] = {}  # the counted sources of each report
@@ -183,14 +188,14 @@ class Tracker:
                 sink = self._sink
                 sink.rate, sink.byte_rate = 0.0, None if sink.byte_rate is None else 0.0
 
-    def end(self, run: str) -> None:
-        """End a run if it is the present one; all numbers stay until the next run begins.
+    def end(self, run: str, error: str | None = None) -> None:
+        """End a run if it is the present one, with its error's message; all numbers stay until the next run begins.
 
         The last numbers in the sink's file of reports are read, and drops in it are logged.
         """
         with self._lock:
             if run == self.run:
-                self.ended = True
+                self.ended_at, self._error = self._clock(), error
                 self._read_sink(None)
 
     def add_progress(self, document: Mapping[str, Any], names: Mapping[int, NamedRead] | None = None) -> None:
@@ -223,11 +228,13 @@ class Tracker:
                 mark = _convert_to_seconds(document.get("eventTime", {}).get("watermark"))
                 self._watermark = mark if mark > _BEFORE_ALL else None
                 self._warn_of_future_watermark()
+                self._took = document.get("durationMs", {}).get("triggerExecution")
+                self._rows, self._memory = count_by_operator(document, ROWS), count_by_operator(document, MEMORY)
             # A report may be late, because Spark's buffer is ahead of its listeners: it is counted, but sets no gauges.
             newest = key == self._last
             self._update_sources(document, taken, started + took, newest=newest)
             if first:
-                late = count_late_rows(document)
+                late = count_by_operator(document, LATE_ROWS)
                 self._late.update(late)
                 log_late_rows(self.name or self.query, document, late)
                 self._count_sink(document)
@@ -378,7 +385,21 @@ class Tracker:
             sources = tuple(self._compute_source_metrics(source, now) for source in self._sources.values())
             sinks = () if self._sink is None else (self._sink_metrics(self._sink, now),)
             batch = None if self._last == _NONE else self._last[0]
-            return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks, dict(self._late))
+            return QueryMetrics(
+                query=self.query,
+                run=self.run,
+                name=self.name,
+                batch=batch,
+                sources=sources,
+                sinks=sinks,
+                num_late_records_dropped=dict(self._late),
+                running=int(self.ended_at is None),
+                failed={} if self._error is None else {self._error: 1},
+                uptime=None if self.ended_at is not None else max(0.0, now - self._started) * 1000,
+                batch_duration=self._took,
+                num_rows_in_state=self._rows,
+                state_memory=self._memory,
+            )
 
     def _compute_source_metrics(self, source: _Source, now: float) -> SourceMetrics:
         """Compute the metrics of a source at the time ``now``; its numbers do not change."""

@@ -158,7 +158,7 @@ def test_prometheus_has_a_value_for_each_reason(monkeypatch: pytest.MonkeyPatch)
     source = SourceMetrics("Orders", num_records_dropped={"parse-error": 2, "tombstone": 0})
     monkeypatch.setattr(collector, "all_metrics", lambda: (QueryMetrics("id", "run", "copy", sources=(source,)),))
 
-    (family,) = [one for one in Queries().collect() if one.name == "kdsl_num_records_dropped"]
+    (family,) = [one for one in Queries(with_errors=True).collect() if one.name == "kdsl_num_records_dropped"]
 
     assert [(sample.labels, sample.value) for sample in family.samples] == [
         ({"query": "copy", "table": "Orders", "reason": "parse-error"}, 2),

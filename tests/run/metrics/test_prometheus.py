@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import kdsl
 from kdsl.run.metrics import collector
-from kdsl.run.metrics.collector import prometheus_name
-from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of, prometheus_name
 from kdsl.run.metrics.prometheus import serve_metrics
 from kdsl.testing.ports import free_port
 
@@ -28,19 +27,24 @@ SOURCE = SourceMetrics(
 )
 
 
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Page:
-    late = {"dedupe": 3}
-    one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),), late)
-    two = QueryMetrics("id-2", "run", None, 2, (attrs.evolve(SOURCE, num_records_in=8),))
-    monkeypatch.setattr(collector, "all_metrics", lambda: (one, two))
-    with serve_metrics(0) as server, urlopen(server.url) as answer:
+def read_page(host: str = "127.0.0.1") -> Page:
+    """What a server of the metrics shows; one on all addresses is asked on this machine's."""
+    with serve_metrics(0, host) as server, urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
         text = answer.read().decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    late = {"dedupe": 3}
+    one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),), late)
+    two = QueryMetrics("id-2", "run", None, 2, (attrs.evolve(SOURCE, num_records_in=8),))
+    monkeypatch.setattr(collector, "all_metrics", lambda: (one, two))
+    return read_page()
 
 
 def test_values_of_all_queries_are_labelled_by_query_and_table(page: Page) -> None:
@@ -59,6 +63,25 @@ def test_values_of_all_queries_are_labelled_by_query_and_table(page: Page) -> No
 
 def test_unknown_values_are_not_reported(page: Page) -> None:
     assert not any(name.startswith("kdsl_num_bytes_in") for name, _ in page)
+
+
+@pytest.mark.parametrize(
+    ("host", "error"),
+    [("127.0.0.1", "Orders: no rights"), ("0.0.0.0", "its message is in the log of the process")],
+)
+def test_a_query_that_has_ended_is_there_as_such_with_its_error_on_this_machine_only(
+    host: str, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), running=0, failed={"Orders: no rights\nvalue 1": 1})
+    other = attrs.evolve(ended, query="id-2", name="merge", failed={})
+    runs_again = attrs.evolve(other, query="id-3", running=1, sources=())
+    monkeypatch.setattr(collector, "all_metrics", lambda: (ended, runs_again, other))
+
+    assert read_page(host) == {
+        ("kdsl_running", frozenset({("query", "copy")})): 0,
+        ("kdsl_failed", frozenset({("query", "copy"), ("error", error)})): 1,
+        ("kdsl_running", frozenset({("query", "merge")})): 1,
+    }
 
 
 def test_only_this_machine_reaches_it_by_default() -> None:

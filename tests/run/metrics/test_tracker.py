@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import Any
 
 import attrs
@@ -10,6 +11,8 @@ import orjson
 import pytest
 
 from kdsl.run.listeners.commits import CommitCounts
+from kdsl.run.listeners.events import Query
+from kdsl.run.metrics import observer
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.on_rows import RowReporter
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool, add_up, append_report
@@ -425,3 +428,40 @@ def test_the_one_source_and_the_one_sink() -> None:
     query = QueryMetrics("id", "run", sources=(SourceMetrics("A"),), sinks=(SinkMetrics("B"),))
 
     assert (query.source.table, query.sink.table) == ("A", "B")
+
+
+def test_what_the_last_batch_says_of_the_query_is_there_until_the_next_run(tracker: Tracker, clock: Clock) -> None:
+    state = {"operatorName": "dedupe", "numRowsTotal": 5, "memoryUsedBytes": 700}
+    tracker.begin("run-1")
+    clock.now += 4
+    tracker.add_progress(document(0, 1, 1, stateOperators=[state, {**state, "numRowsTotal": 6}]))
+
+    last = tracker.snapshot()
+    assert (last.running, last.failed, last.uptime, last.batch_duration) == (1, {}, 4000, 1000)
+    assert (last.num_rows_in_state, last.state_memory) == (
+        {"dedupe": 5, "dedupe-2": 6},
+        {"dedupe": 700, "dedupe-2": 700},
+    )
+
+    tracker.end("run-1", "Orders: no rights")
+    ended = tracker.snapshot()
+    assert (ended.running, ended.failed, ended.uptime) == (0, {"Orders: no rights": 1}, None)
+    assert ended.batch_duration == 1000
+
+    tracker.begin("run-2")
+    again = tracker.snapshot()
+    assert (again.running, again.failed, again.uptime, again.batch_duration) == (1, {}, 0, None)
+
+
+def test_the_error_of_a_query_is_the_sentence_in_it_and_stays_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = 'org.apache.spark.SparkException: Job aborted\nTraceback (most recent call last):\n  File "a.py", line 1\n'
+    trace += "kdsl.errors.DecodeError: Orders: no rights\n\n\tat org.apache.spark.Task.run(Task.scala:1)"
+    monkeypatch.setattr(observer, "_trackers", OrderedDict())
+    observer.METRICS.on_start(Query("q", "run-1", "copy"))
+    observer.METRICS.on_end(Query("q", "run-1", "copy", trace))
+
+    (ended,) = observer.all_metrics()
+    assert (ended.running, ended.failed) == (0, {"Orders: no rights": 1})
+
+    monkeypatch.setattr(observer, "_SHOWN_AFTER_END", 0.0)
+    assert observer.all_metrics() == ()
