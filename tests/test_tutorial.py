@@ -71,11 +71,11 @@ def run_page(page: Path, folder: Path, until: str = "") -> list[tuple[str, str]]
     blocks = read_blocks(page, until)
     for name in ("bin", "blocks", "work"):
         (folder / name).mkdir()
-    for name, call in {"python": '"$@"', "kdsl": '-m kdsl "$@"'}.items():
+    submit = Path(sys.executable).with_name("spark-submit")
+    for name, call in {"python": sys.executable, "kdsl": f"{sys.executable} -m kdsl", "spark-submit": submit}.items():
         program = folder / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {call}\n', encoding="utf-8")
+        program.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
-    (folder / "bin" / "spark-submit").symlink_to(Path(sys.executable).with_name("spark-submit"))
     for number, block in enumerate(blocks):
         (folder / "blocks" / str(number)).write_text(block.text, encoding="utf-8")
     script, commands = write_script(blocks, free_port())
