@@ -42,7 +42,7 @@ COUNTS: Mapping[str, str] = {
 }
 """The metrics that are shown as totals of what should not happen, with their words; those with labels one by one."""
 _HIDDEN = frozenset({"running", "failed", "uptime", *PLOTS, *COUNTS})
-_PARTITION_METRICS = ("currentOffsets", "committedOffsets", "records-lag")
+_PARTITION_METRICS = ("records-lag", "currentOffsets", "committedOffsets")
 _PARTITION_LABELS = 2
 _MOST_PARTITIONS = 20
 _MOST_QUERIES = 50

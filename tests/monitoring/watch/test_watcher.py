@@ -200,7 +200,7 @@ def test_partitions_with_the_largest_lag_come_first_and_not_all_of_them(watched:
 
     assert table["partitionCount"] == 100
     assert len(table["partitions"]) == 20
-    assert table["partitions"][0] == ["t", "29", 29, None, 29]
+    assert table["partitions"][0] == ["t", "29", 29, 29, None]
     assert [row[1] for row in table["partitions"][:3]] == ["29", "59", "89"]
 
 

@@ -179,7 +179,7 @@ function showTable(parent, table, query, now) {
   details.hidden = !table.more.length && !table.partitions.length;
   text(details, "summary", "summary", "", table.partitionCount ? `more, and ${table.partitionCount.toLocaleString("en")} partitions` : "more");
   showRows(details, "more", ["metric", "value"], table.more.map((one) => [one.metric, writeValue(one.value, one.unit)]));
-  const partitions = showRows(details, "partitions", ["topic", "partition", "offset", "committed", "lag"],
+  const partitions = showRows(details, "partitions", ["topic", "partition", "lag", "offset", "committed"],
     table.partitions.map((row) => [row[0], ...row.slice(1).map((cell) => (typeof cell === "number" ? cell.toLocaleString("en") : cell))]));
   partitions.hidden = !table.partitions.length;
   const rest = table.partitionCount - table.partitions.length;
