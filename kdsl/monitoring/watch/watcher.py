@@ -92,7 +92,7 @@ class _Query:
         elif values.get(("", "running", ())) != 0:
             self.state, self.values = "running", values
             started = at - values.get(("", "uptime", ()), 0.0) / 1000
-            if started > self.started + _EARLIER:
+            if before in ("ended", "failed") or started > self.started + _EARLIER:
                 self.restarts += bool(self.seen)
                 self.started = started
         else:

@@ -91,6 +91,7 @@ def test_a_query_that_ends_says_so_and_shows_its_last_values(watched: Watched) -
     assert query["troubles"] == []
     assert only(watched.after(2, lines("copy", running=0)))["since"] == watched.now - 2
     assert only(watched.after(2, copy(1)))["restarts"] == 1
+    assert only(watched.after(2, copy(3)))["restarts"] == 1
 
 
 def test_a_query_that_fails_says_why_in_the_words_of_the_alert(watched: Watched) -> None:
