@@ -63,7 +63,7 @@ def test_files_with_other_content_are_named_and_nothing_is_written(tmp_path: Pat
     with pytest.raises(ProjectError) as error:
         create_project(tmp_path, Template.JOB, NAMES)
 
-    assert all(name in str(error.value) for name in ("README.md", "tests/conftest.py", ".gitignore"))
+    assert all(name in str(error.value) for name in ("README.md", "tests/__init__.py", ".gitignore"))
     assert "pyproject.toml" not in str(error.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == [".gitignore", "README.md", "tests"]
 

@@ -53,6 +53,8 @@ def test_the_types_and_the_declarations_are_correct(tmp_path: Path, template: Te
     run(tmp_path, "mypy", "--strict")
     if template in DECLARATIONS:  # a pipeline's can only be imported by Spark's program; its test makes a dry run
         run(tmp_path, "kdsl", "check", *DECLARATIONS[template])
+    if template is not Template.INGESTION:  # whose case needs Spark
+        assert "1 case: 1 passed" in run(tmp_path, "kdsl", "test")
 
 
 @pytest.mark.spark
@@ -64,3 +66,5 @@ def test_the_tests_pass(tmp_path: Path, kdsl_kafka: RunningKafka, python_workers
     output = run(tmp_path, "pytest", "-q", KDSL_TEST_BOOTSTRAP=kdsl_kafka.bootstrap_servers)
     assert " passed" in output
     assert "skipped" not in output
+    if template is Template.INGESTION:
+        assert "1 case: 1 passed" in run(tmp_path, "kdsl", "test")

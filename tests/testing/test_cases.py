@@ -112,7 +112,7 @@ def test_differences_are_shown_by_column_with_the_record(run: Run) -> None:
                 id: expected 4, got 3
                 note: expected d, got 'null'
             records that cannot be read differ:
-              partition 0, offset 0: an error is expected, but the record can be read
+              partition 0, offset 0: an error is expected, but there is none
               partition 1, offset 1 of orders: 'not a number' is expected, got "{reason}"
             1 record was left out: 1 without a message value
         1 case: 1 failed
@@ -177,6 +177,36 @@ def test_dead_letters_are_not_errors(run: Run) -> None:
     assert lines[0] == "passed   orders.test.yaml: letter", done.stdout
     assert "partition 0, offset 0 of orders: an error is expected, but it is a dead letter: " in lines[3]
     assert "partition 0, offset 0 of orders: a dead letter is not expected: " in lines[6]
+
+
+def test_a_record_that_a_rule_refuses_is_an_error(run: Run) -> None:
+    cases = """
+      - name: rule
+        messages: [{value: {id: 0}}, {value: {id: 1}}]
+        expect:
+          rows: [{id: 1, note: null}]
+          errors: [{offset: 0, reason: positive}]
+    """
+    rule = ", 'scan.expect.positive' = 'id > 0', 'scan.expect.positive.on-fail' = 'fail'"
+
+    assert run(short(cases, rule)).exit_code == 0
+    letters = rule + ", 'scan.dead-letter.topic' = 'letters', 'properties.group.id' = 'g'"
+    assert "it fails:" in run(short(cases, letters)).stdout
+
+
+def test_a_time_zone(run: Run) -> None:
+    text = """
+    table: |
+      CREATE TABLE orders (id INT, day DATE METADATA FROM 'timestamp')
+      WITH ('connector' = 'kafka', 'topic' = 'orders', 'format' = 'json')
+    cases:
+      - name: in Tokyo
+        time_zone: Asia/Tokyo
+        messages: [{value: {}, timestamp: 2026-01-31T20:00:00Z}, {value: {}}]
+        expect: {rows: [{id: null, day: 2026-02-01}, {id: null, day: null}]}
+    """
+
+    assert run(text).exit_code == 0
 
 
 def test_changes_and_present_rows_of_an_upsert_table(run: Run) -> None:
@@ -466,6 +496,14 @@ def test_mistakes_in_a_file_are_all_reported_with_their_lines(run: Run) -> None:
             "script: a.sql\ncases: [{name: a, steps: [{messages: {}, expect: {fails: x}}, {messages: {}}]}]\n",
             "steps follow one that fails",
         ),
+        ("table: a\ncases: [{name: a, messages: [], time_zone: Mars/X}]\n", "'Mars/X' is not a time zone"),
+        ("table: a\ncases: [{name: a, messages: [{topic: b}]}]\n", "a message has no key 'topic'"),
+        ("script: a\ncases: [{name: a, messages: {t: [{offset: 1}]}}]\n", "a message has no key 'offset'"),
+        ("table: a\ncases: [{name: a, messages: [{partition: 2147483648}]}]\n", "2147483648 is too large"),
+        ("table: a\ncases: [{name: a, messages: [{timestamp: 9999999999999999999}]}]\n", "is neither a time"),
+        ("table: a\ncases: [{name: a, messages: [], expect: {rows: [], fails: x}}]\n", "beside other expectations"),
+        ("table: a\ncases: [{name: a, messages: [{value: {$schema: 5}}]}]\n", "is not the content of a message"),
+        ("ingestion: a\nvariables: {a: null}\ncases: []\n", "nothing is not text"),
     ],
 )
 def test_a_file_without_valid_cases(run: Run, text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -16,6 +16,7 @@ from kdsl.testing.cases.values import Plain, parse_column, plain_column, show, w
 
 Entry = Mapping[str, Plain]
 """A row or a message: values in their canonical form by name."""
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _ENTRIES = {"row": "rows", "message": "messages"}
 
 
@@ -109,7 +110,7 @@ def _write_canonical(value: Any) -> str:
         case list():
             return f"[{', '.join(map(_write_canonical, value))}]"
         case Decimal():
-            return str(value.normalize() + 0)
+            return str(value.normalize(_EXACT)) if value else "0"
         case _:
             return json.dumps(value, ensure_ascii=False)
 
@@ -121,7 +122,7 @@ def compare_errors(expected: Sequence[ExpectedError], actual: Sequence[ExpectedE
     for one in expected:
         same = next((other for other in rest if _is_same_record(one, other)), None)
         if same is None:
-            lines.append(f"  {_place(one)}: {_name(one)} is expected, but the record can be read")
+            lines.append(f"  {_place(one)}: {_name(one)} is expected, but there is none")
             continue
         rest.remove(same)
         if same.letter != one.letter:
@@ -242,7 +243,7 @@ def compare_by_name(
     lines = []
     for name in expected:
         if name not in actual:
-            fix = f"; there are {listing(actual)}" if actual else "; there is none"
+            fix = f"; there {'is' if len(actual) == 1 else 'are'} {listing(actual)}" if actual else "; there is none"
             lines.append(f"there is no {what} {name!r}{nearest(name, actual)}{fix}")
             continue
         lines += [

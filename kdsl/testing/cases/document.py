@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from kdsl.testing.cases.model import (
 )
 from kdsl.testing.cases.values import Unquoted, parse_bytes, write_json
 from kdsl.types.strings.temporal import parse_timestamp
+from kdsl.types.zones import is_zone
 
 _FILE = (*KINDS, "variables", "schemas", "cases")
 _CASE: Mapping[Kind, tuple[str, ...]] = {
@@ -40,10 +41,11 @@ _EXPECT: Mapping[Kind, tuple[str, ...]] = {
     "ingestion": ("rows", "schema_changes", "fails"),
 }
 _EXPECT_OF_ROWS = ("messages", "fails")
-_MESSAGE = ("key", "value", "headers", "partition", "offset", "timestamp", "topic")
+_MESSAGE = ("key", "value", "headers", "timestamp")
 _ERROR = ("offset", "partition", "reason", "topic")
 _SCHEMA = ("id", "subject", "type", "schema", "references")
 _REFERENCE = ("name", "subject", "version")
+_DIGITS = 19
 _NULL = "tag:yaml.org,2002:null"
 
 
@@ -106,7 +108,7 @@ class _Reader(YamlDocument):
             kind,
             target,
             self.lines[f"$.{kind}"],
-            {key: str(text) for key, text in variables.items()},
+            {key: self.text(text, f"$.variables.{key}") or "" for key, text in variables.items()},
             self.read_schemas(value.get("schemas", [])),
             tuple(read),
         )
@@ -122,7 +124,7 @@ class _Reader(YamlDocument):
             references = []
             for j, ref in enumerate(self.items(one.get("references", []), f"{path}.references", "references")):
                 members = self.mapping(ref, f"{path}.references[{j}]", _REFERENCE, "a reference", _REFERENCE)
-                version = self.integer(members.get("version", 1), f"{path}.references[{j}].version")
+                version = self.integer(members.get("version", "1"), f"{path}.references[{j}].version")
                 references.append(SchemaReference(str(members.get("name")), str(members.get("subject")), version or 1))
             kind = str(one.get("type", "AVRO"))
             if kind not in ("AVRO", "JSON", "PROTOBUF"):
@@ -149,6 +151,9 @@ class _Reader(YamlDocument):
                 self.read_step(self.mapping(step, at, allowed, "a step"), at, kind)
                 for step, at in zip(steps, paths, strict=True)
             ]
+        zone = self.text(value.get("time_zone", "UTC"), f"{path}.time_zone") or "UTC"
+        if not is_zone(zone):
+            self.report(f"{path}.time_zone", f"{zone!r} is not a time zone", "write one as Europe/Berlin or +02:00")
         for step, at in zip(read[:-1], (f"{path}.steps[{i}]" for i in range(len(read))), strict=False):
             if step.expect is not None and step.expect.fails is not None:
                 self.report(f"{at}.expect.fails", "steps follow one that fails", "remove them, or let it be the last")
@@ -158,9 +163,8 @@ class _Reader(YamlDocument):
             None if columns is None else tuple(map(str, self.items(columns, f"{path}.columns", "columns"))),
             self.flag(value, "snapshot", path, default=False),
             self.flag(value, "ordered", path, default=kind == "table"),
-            self.text(value.get("time_zone", "UTC"), f"{path}.time_zone") or "UTC",
+            zone,
             self.where(path),
-            index,
         )
 
     def read_step(self, value: Mapping[str, Any], path: str, kind: Kind) -> Step:
@@ -169,7 +173,8 @@ class _Reader(YamlDocument):
             what = "both 'messages' and 'rows' are given" if "rows" in value else f"a {kind} needs input"
             also = ", or 'rows:' to write" if kind == "table" else " by their topics"
             self.report(path, what, f"write 'messages:' to read{also}")
-        messages_in = self.read_messages(value.get("messages", []), f"{path}.messages", named=kind != "table")
+        keys = (*_MESSAGE, "partition", "offset") if kind == "table" else (*_MESSAGE, "partition")
+        messages_in = self.read_messages(value.get("messages", []), f"{path}.messages", keys, named=kind != "table")
         rows = self.read_rows(value["rows"], f"{path}.rows") if "rows" in value else None
         if value.get("expect") is None:
             return Step(messages_in, rows, end=self.ends.get(path))
@@ -179,6 +184,8 @@ class _Reader(YamlDocument):
         expect = self.mapping(value["expect"], at, allowed, f"what is expected of {of}")
         if not expect:
             self.report(at, "nothing is expected", f"write {listing(allowed)} into it")
+        if "fails" in expect and len(expect) > 1:
+            self.report(f"{at}.fails", "'fails' is beside other expectations", "write it into a case of its own")
         named: dict[str, tuple[RowText, ...]] = {}
         if "rows" in expect and kind == "table":
             named = {"": self.read_rows(expect["rows"], f"{at}.rows")}
@@ -187,7 +194,8 @@ class _Reader(YamlDocument):
             named = {name: self.read_rows(some, f"{at}.rows.{name}") for name, some in tables.items()}
         messages = None
         if "messages" in expect:
-            messages = self.read_messages(expect["messages"], f"{at}.messages", named=kind != "table")
+            keys = (*_MESSAGE, "topic") if kind == "table" else (*_MESSAGE, "partition")
+            messages = self.read_messages(expect["messages"], f"{at}.messages", keys, named=kind != "table")
         changes = expect.get("schema_changes")
         errors = [
             *self.read_errors(expect.get("dead_letters", []), f"{at}.dead_letters", letter=True),
@@ -217,25 +225,31 @@ class _Reader(YamlDocument):
             at = f"{path}[{i}]"
             one = self.mapping(item, at, _ERROR, "a record that cannot be read", ("offset",))
             offset, partition = (self.integer(one.get(key, "0"), f"{at}.{key}") or 0 for key in ("offset", "partition"))
-            errors.append(ExpectedError(offset, partition, str(one.get("reason", "")), letter, one.get("topic")))
+            errors.append(
+                ExpectedError(
+                    offset, partition, str(one.get("reason", "")), letter, one.get("topic") and str(one["topic"])
+                )
+            )
         return errors
 
-    def read_messages(self, value: Any, path: str, *, named: bool) -> dict[str, tuple[Message, ...]]:
+    def read_messages(
+        self, value: Any, path: str, keys: Sequence[str], *, named: bool
+    ) -> dict[str, tuple[Message, ...]]:
         """Return messages by topic: a mapping of topics to lists, or of a table with one topic a list."""
         if not named and not isinstance(value, dict):
-            return {"": self.read_topic(value, path)}
+            return {"": self.read_topic(value, path, keys)}
         topics = self.mapping(value, path, None, "messages by topic")
-        return {topic: self.read_topic(some, f"{path}.{topic}") for topic, some in topics.items()}
+        return {topic: self.read_topic(some, f"{path}.{topic}", keys) for topic, some in topics.items()}
 
-    def read_topic(self, value: Any, path: str) -> tuple[Message, ...]:
+    def read_topic(self, value: Any, path: str, keys: Sequence[str]) -> tuple[Message, ...]:
         """Return a list of messages."""
         return tuple(
-            self.read_message(one, f"{path}[{i}]") for i, one in enumerate(self.items(value, path, "messages"))
+            self.read_message(one, f"{path}[{i}]", keys) for i, one in enumerate(self.items(value, path, "messages"))
         )
 
-    def read_message(self, item: Any, path: str) -> Message:
+    def read_message(self, item: Any, path: str, keys: Sequence[str]) -> Message:
         """Return a message; what is wrong with it is reported."""
-        value = self.mapping(item, path, _MESSAGE, "a message")
+        value = self.mapping(item, path, keys, "a message")
         headers: list[tuple[str, Content]] = []
         written = value.get("headers") or {}
         for i, one in enumerate(written if isinstance(written, list) else [written]):
@@ -264,8 +278,10 @@ class _Reader(YamlDocument):
             if isinstance(value, dict) and "$schema" in value:
                 rest = dict(value)
                 frame = b"\0" + (self.integer(rest.pop("$schema"), f"{path}.$schema") or 0).to_bytes(4, "big")
-                value = rest["$json"] if list(rest) == ["$json"] else rest
-            if isinstance(value, list) or (isinstance(value, dict) and not all(key.startswith("$") for key in value)):
+                value = rest["$json"] if list(rest) == ["$json"] else rest or {"$hex": None}
+            if isinstance(value, list) or (
+                isinstance(value, dict) and not (value and all(key.startswith("$") for key in value))
+            ):
                 return Content(frame + write_json(value).encode(), json=not frame)
             data = parse_bytes(value)
         except (ValueError, OverflowError) as e:
@@ -277,7 +293,7 @@ class _Reader(YamlDocument):
     def time(self, value: Any, path: str) -> int | None:
         """Return a timestamp in milliseconds since 1970, with a report if it cannot be read."""
         text = self.text(value, path) or ""
-        if text.lstrip("-").isdecimal():
+        if text.isascii() and text.isdigit() and len(text) < _DIGITS:
             return int(text)
         try:
             return parse_timestamp(text.replace(" ", "T", 1), "ISO-8601", zoned=True) // 1000
@@ -318,9 +334,13 @@ class _Reader(YamlDocument):
         return str(value)
 
     def integer(self, value: Any, path: str) -> int | None:
-        """Return a number from 0 on, with a report of other values."""
+        """Return a number from 0 on, with a report of other values, and of those that Kafka has no room for."""
         if not isinstance(value, str) or not (value.isascii() and value.isdigit()):
             self.report(path, f"{_kind(value)} is not a number from 0 on", "write digits")
+            return None
+        largest = 2**63 - 1 if path.endswith(".offset") else 2**31 - 1
+        if len(value) > _DIGITS or int(value) > largest:
+            self.report(path, f"{value} is too large", f"write at most {largest}")
             return None
         return int(value)
 

@@ -17,7 +17,7 @@ from kdsl.catalog.stored import Inference
 from kdsl.changelog.target import Batch
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.ddl.script_reader import Script, parse_script
-from kdsl.ddl.statements import CreateCatalog, CreateTable, Option
+from kdsl.ddl.statements import CreateCatalog, CreateTable, Option, SetOption
 from kdsl.declare.start_and_end import StartAt
 from kdsl.errors import KdslError, fail_on
 from kdsl.formats import TableId
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONNECTION = re.compile(
-    r"properties\.(security|sasl|ssl)\.|(^|\.)[a-z-]+-confluent\.(ssl|basic-auth|bearer-auth|properties)\."
+    r"properties\.(security|sasl|ssl)\.|scan\.dead-letter\.properties\.|(^|\.)[a-z-]+-confluent\.(ssl|basic-auth|bearer-auth|properties)\."
 )
+_FOLDERS = ("execution.checkpointing.dir", "state.checkpoints.dir")
 _REGISTRY = re.compile(r"(^|\.)[a-z-]+-confluent\.(schema-registry\.)?url$")
 
 
@@ -60,8 +61,10 @@ def run_script_steps(file: CaseFile, case: Case, registry: Registry, services: S
             topics.produce(step.messages)
             plan = plan_script(script, cluster, checkpoint=checkpoint, inference=Inference())
             sinks = {job.sink.name: job.sink for job in plan.insert_jobs if job.sink is not None}
-            for table in plan.tables:
-                topics.create(() if table.topic is None else table.topic.definition.options.valid().topic)
+            if plan.copy_jobs:
+                raise KdslError(f"{plan.copy_jobs[0].where}: a copy of tables is tested as an ingestion, and not here")
+            for options in (table.topic.definition.options.valid() for table in plan.tables if table.topic is not None):
+                topics.create([*options.topic, *filter(None, [options.dead_letter_topic])])
             shown = _run_plan(plan, spark, cluster, checkpoint)
             yield _describe_script(case, topics.read_new(), sinks, shown, registry, services)
 
@@ -137,9 +140,14 @@ def _read_script(file: CaseFile) -> Script:
 
 
 def _use_cluster(script: Script, kafka: RunningKafka, registry: Registry) -> Script:
-    """Return a script whose tables and catalogs have the addresses of a cluster instead of theirs, and no login."""
+    """Return a script whose tables and catalogs have the addresses of a cluster instead of theirs, and no login.
+
+    It also has no folder for checkpoints, which may be one of production.
+    """
     statements = []
     for statement in script.statements:
+        if isinstance(statement, SetOption) and statement.key in _FOLDERS:
+            continue
         if isinstance(statement, CreateTable | CreateCatalog):
             options = [_use_address(option, kafka, registry) for option in statement.options]
             statement = attrs.evolve(statement, options=tuple(o for o in options if o is not None))
@@ -163,7 +171,11 @@ def run_ingestion_steps(file: CaseFile, case: Case, registry: Registry, services
     cluster = Cluster(kafka.bootstrap_servers, registry=registry)
     start: Any = {"startup": "earliest-offset", "startup_timestamp": None, "startup_offsets": None}
     source = attrs.evolve(source, cluster=cluster, **start)  # type: ignore[misc]
-    ingestion, writer = attrs.evolve(ingestion, source=source), _Writer()
+    letters: Any = dict.fromkeys(("collector_topic", "collector_path")) | {"collector_properties": {}}
+    if ingestion.pipeline.collector is not None:  # records that cannot be read go to the log, and not to other systems
+        letters["collector"] = "logger"
+    pipeline = attrs.evolve(ingestion.pipeline, **letters)  # type: ignore[misc]
+    ingestion, writer = attrs.evolve(ingestion, source=source, pipeline=pipeline), _Writer()
     with _Topics(kafka) as topics, _in_zone(spark, case.time_zone), tempfile.TemporaryDirectory() as folder:
         for step in case.steps:
             topics.create(source.topic)

@@ -123,7 +123,6 @@ class Case:
         ordered: Whether the order of rows and messages counts.
         time_zone: The time zone of the session.
         where: Its location.
-        index: The number of the case in the file, from 0.
     """
 
     name: str
@@ -133,7 +132,6 @@ class Case:
     ordered: bool = True
     time_zone: str = "UTC"
     where: Where = attrs.field(factory=Where, eq=False, repr=False)
-    index: int = 0
 
 
 @attrs.frozen

@@ -78,6 +78,9 @@ def read_rows(
         services: Computes the columns that only Spark can compute.
     """
     plan = _connect(table.read_plan(case.columns))
+    if plan.dead_letters is None:  # a record that a rule refuses is an error, as one that cannot be decoded
+        rules = (attrs.evolve(r, on_fail="dead_letter") if r.on_fail == "fail" else r for r in plan.rules)
+        plan = attrs.evolve(plan, rules=tuple(rules))
     raw = make_records(by_topic, plan.topics.names if plan.topics.pattern is None else ())
     if plan.upserts is not None:  # in one bucket, changes come in the order of their records
         images = plan.upserts.images and not case.snapshot

@@ -159,7 +159,7 @@ function showRow(parent, key, tag, cells) {
 
 function showTable(parent, table, query, now) {
   const section = child(parent, table.name, "section");
-  section.style.flex = `${table.plots.length > 2 ? 1 : 0} 1 ${Math.max(1, table.plots.length) * 14}rem`;
+  section.style.flex = `${table.plots.length > 2 ? 1 : 0} 1 ${Math.max(1, table.plots.length) * 15}rem`;
   const heading = child(section, "heading", "h3");
   text(heading, "role", "span", "role", table.role ? `${table.role} ` : "the query");
   text(heading, "name", "span", "", table.name);

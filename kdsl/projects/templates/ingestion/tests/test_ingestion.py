@@ -22,7 +22,7 @@ def change(kind: str, before: Mapping[str, object] | None, after: Mapping[str, o
 
 
 def test_the_table_has_the_present_rows_and_new_columns(
-    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    kdsl_spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     variables = {"kafka.bootstrap": kdsl_kafka.bootstrap_servers, "topic": kdsl_topic(), "lake": str(tmp_path / "lake")}
     ingestion, lake = Ingestion.from_yaml(FILE, variables), MemoryWriter()
@@ -34,6 +34,6 @@ def test_the_table_has_the_present_rows_and_new_columns(
         [change("u", old, new), change("d", gone, None)],  # the second run continues where the first one ended
     ):
         kdsl_kafka.produce(variables["topic"], *changes)
-        ingestion.run(spark, str(tmp_path / "checkpoint"), once=True, writer=lake).awaitTermination()
+        ingestion.run(kdsl_spark, str(tmp_path / "checkpoint"), once=True, writer=lake).awaitTermination()
 
     assert lake.tables["lake", "SampleTable"].rows() == [new]

@@ -19,7 +19,7 @@ BAD = '{"id": "bad", "amount": "many"}'
 
 
 def test_large_rows_are_written_once_and_bad_records_are_kept(
-    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    kdsl_spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic, dead, large = kdsl_topic(partitions=2), kdsl_topic(), kdsl_topic(partitions=2)
 
@@ -32,9 +32,9 @@ def test_large_rows_are_written_once_and_bad_records_are_kept(
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
     for records in ((SMALL, LARGE, BAD), (LATER,)):  # the second run continues where the first one ended
         kdsl_kafka.produce(topic, *records)
-        query = start(spark, cluster, str(tmp_path), source=Source, target=Target, once=True)
+        query = start(kdsl_spark, cluster, str(tmp_path), source=Source, target=Target, once=True)
         query.awaitTermination()
 
-    assert sorted(row.id for row in Target.collect(Target.read(spark, cluster))) == ["large", "later"]
-    letters = Source.dead_letters(spark, cluster).collect()
+    assert sorted(row.id for row in Target.collect(Target.read(kdsl_spark, cluster))) == ["large", "later"]
+    letters = Source.dead_letters(kdsl_spark, cluster).collect()
     assert [bytes(letter.value).decode() for letter in letters] == [BAD]
