@@ -28,8 +28,8 @@ class Parsed(HTMLParser):
         self.ids: set[str] = set()
         self.feed(path.read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        for name, value in attributes:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
             if name == "id" and value:
                 self.ids.add(value)
             elif (tag, name) == ("a", "href") and value:

@@ -15,7 +15,7 @@ What becomes of a column of a sink table that has rows (the type on the left), w
 type above): [ingestions](ingest.md#schema-changes) decide it so.
 
 - a type: the column gets it, and all its rows keep their values and their spelling;
-- the same with ¹: only if no row of the table has an integer beyond 2^53;
+- the same with ¹: only if no row of the table has an integer beyond 2^53; otherwise the batch is refused;
 - the same with ²: also in a primary key;
 - ✓: the column stores all these values, and stays as it is;
 - empty: the column stays as it is, and stores the values that it holds exactly. The others refuse the batch, or are

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from difflib import unified_diff
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -81,9 +81,7 @@ class Example:
 
 def _mark_differences(wrong: str, right: str, message: str) -> str:
     """The lines that differ, with their neighbours, the outermost ones, and those that have a name from the message."""
-    lines = list(unified_diff(wrong.splitlines(), right.splitlines(), n=1000, lineterm=""))[
-        3:
-    ]  # without names of files
+    lines = list(_compare_lines(wrong.splitlines(), right.splitlines()))
     changed = {i for i, line in enumerate(lines) if not line.startswith(" ")}
     names = re.findall(r"'([^']+)'", message)
     shown: list[str] = []
@@ -93,6 +91,17 @@ def _mark_differences(wrong: str, right: str, message: str) -> str:
         elif shown and shown[-1] != _LEFT_OUT:
             shown.append(_LEFT_OUT)
     return "\n".join(["```diff", *shown, "```"])
+
+
+def _compare_lines(wrong: Sequence[str], right: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of both with ``-``, ``+`` or a blank before them; a comma at an end makes no difference."""
+    matcher = SequenceMatcher(None, [line.rstrip(",") for line in wrong], [line.rstrip(",") for line in right], False)
+    for change, wrong_start, wrong_end, right_start, right_end in matcher.get_opcodes():
+        if change == "equal":
+            yield from (f" {line}" for line in right[right_start:right_end])
+        else:
+            yield from (f"-{line}" for line in wrong[wrong_start:wrong_end])
+            yield from (f"+{line}" for line in right[right_start:right_end])
 
 
 @attrs.frozen

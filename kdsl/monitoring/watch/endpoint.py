@@ -20,9 +20,11 @@ PORT = 9404
 _TIMEOUT = 5.0
 _LONGEST = 64 * 2**20
 """The longest answer in bytes: a query with 10,000 partitions has 4 MB."""
-_PREFIX = "kdsl_"
-METRICS: Mapping[str, Metric] = {prometheus_name(m.name, m.kind): m for m in list_metrics().values()}
-"""The metrics by their names in Prometheus."""
+_UNUSED = frozenset({"highWatermarkLag"})
+METRICS: Mapping[str, Metric] = {
+    prometheus_name(m.name, m.kind): m for m in list_metrics().values() if m.name not in _UNUSED
+}
+"""The metrics that are shown, by their names in Prometheus."""
 
 
 class EndpointError(Exception):
@@ -122,8 +124,8 @@ def _fetch(endpoint: Endpoint) -> bytes:
 
 
 def _read_samples(text: str) -> Iterator[tuple[str, Key, float]]:
-    """Yield query, key and value of each sample; only kdsl's lines are parsed, which saves most of the time."""
-    lines = [line for line in text.split("\n") if line.startswith(_PREFIX)]
+    """Yield query, key and value of each sample; other lines are not parsed, which saves most of the time."""
+    lines = [line for line in text.split("\n") if line.partition("{")[0] in METRICS]
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
             metric, labels = METRICS.get(sample.name), sample.labels

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from kdsl.durations import parse_duration
-from kdsl.monitoring.watch.endpoint import METRICS, Key
+from kdsl.monitoring.panels import list_metrics
+from kdsl.monitoring.watch.endpoint import Key
 from kdsl.monitoring.watch.history import History
 from kdsl.run.metrics.model import Alert, Kind, Metric
 
 WINDOW = 600.0
 """How many seconds back the increase of a counter is looked at, as in the rules for Prometheus."""
 _ONLY = re.compile(r'(\w+)=~"([^"]*)"')
-_BY_NAME = {metric.name: metric for metric in METRICS.values()}
+_METRICS = list_metrics()
 
 
 @attrs.frozen
@@ -42,7 +43,7 @@ class Trouble:
 def find_troubles(history: History, values: Mapping[Key, float], now: float) -> Iterator[Trouble]:
     """Yield what is in trouble among the present values of a query."""
     for key, value in values.items():
-        metric = _BY_NAME[key[1]]
+        metric = _METRICS[key[1]]
         alert = metric.alert
         if alert is None or not _counts(alert, metric, key):
             continue

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import attrs
 
+from kdsl.monitoring.panels import list_metrics
 from kdsl.monitoring.watch.endpoint import Endpoint, EndpointError, Key, ask
 from kdsl.monitoring.watch.history import History
 from kdsl.monitoring.watch.troubles import find_troubles
-from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.model import Kind
 
 PLOTS: Mapping[str, str] = {
     "pendingRecords": "Lag in records",
@@ -41,11 +42,11 @@ COUNTS: Mapping[str, str] = {
 }
 """The metrics that are shown as totals of what should not happen, with their words; those with labels one by one."""
 _HIDDEN = frozenset({"running", "failed", "uptime", *PLOTS, *COUNTS})
-_PARTITION_METRICS = ("currentOffsets", "committedOffsets", "records-lag")
+_PARTITION_METRICS = ("records-lag", "currentOffsets", "committedOffsets")
 _PARTITION_LABELS = 2
 _MOST_PARTITIONS = 20
 _MOST_QUERIES = 50
-"""How many queries are remembered; those that were not seen for longest are forgotten first."""
+"""How many queries are remembered; of those that are not there any more, the ones seen last stay."""
 _POINTS = 240
 """How many points a plot has at most."""
 _EARLIER = 5.0
@@ -91,7 +92,7 @@ class _Query:
         elif values.get(("", "running", ())) != 0:
             self.state, self.values = "running", values
             started = at - values.get(("", "uptime", ()), 0.0) / 1000
-            if started > self.started + _EARLIER:
+            if before in ("ended", "failed") or started > self.started + _EARLIER:
                 self.restarts += bool(self.seen)
                 self.started = started
         else:
@@ -167,7 +168,8 @@ class Watcher:
                     query.update(queries.get(name, {}), now)
                 elif of == endpoint:
                     query.history.add(now, {})
-            for key in sorted(self._queries, key=lambda key: self._queries[key].seen)[:-_MOST_QUERIES]:
+            gone = sorted((q.seen, q.name, key) for key, q in self._queries.items() if not q.present)
+            for *_, key in gone[: max(0, len(self._queries) - _MOST_QUERIES)]:
                 del self._queries[key]
 
     def describe(self, window: float | None) -> dict[str, Any]:
@@ -189,7 +191,6 @@ class Watcher:
     def _describe(self, query: _Query, now: float, window: float | None) -> dict[str, Any]:
         answers, times = self._answers[query.endpoint], query.history.times
         is_silent = answers.error is not None and query.state == "running"
-        errors = [labels[0] for _, name, labels in query.present if name == "failed"]
         start = now - window if window is not None else times[0] if times else now
         values = _add_sums(query.values)
         plotted = [key for name in PLOTS for key in values if key[1] == name and not key[2]]
@@ -203,7 +204,6 @@ class Watcher:
             "endpoint": query.endpoint.url,
             "state": "silent" if is_silent else query.state,
             "since": answers.since if is_silent else query.since,
-            "error": answers.error if is_silent else errors[0] if errors else None,
             "restarts": query.restarts,
             "from": start,
             "times": [round(at, 1) for at in moments],
@@ -222,9 +222,7 @@ class Watcher:
         }
 
 
-_METRICS: Mapping[str, Metric] = {
-    m.name: m for kind in (QueryMetrics, SourceMetrics, SinkMetrics) for m in metrics_of(kind)
-}
+_METRICS = list_metrics()
 
 
 def _add_sums(values: Mapping[Key, float]) -> dict[Key, float]:

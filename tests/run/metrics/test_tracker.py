@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import Any
 
 import attrs
@@ -10,6 +11,8 @@ import orjson
 import pytest
 
 from kdsl.run.listeners.commits import CommitCounts
+from kdsl.run.listeners.events import Query
+from kdsl.run.metrics import observer
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.on_rows import RowReporter
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool, add_up, append_report
@@ -448,3 +451,17 @@ def test_what_the_last_batch_says_of_the_query_is_there_until_the_next_run(track
     tracker.begin("run-2")
     again = tracker.snapshot()
     assert (again.running, again.failed, again.uptime, again.batch_duration) == (1, {}, 0, None)
+
+
+def test_the_error_of_a_query_is_the_sentence_in_it_and_stays_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = 'org.apache.spark.SparkException: Job aborted\nTraceback (most recent call last):\n  File "a.py", line 1\n'
+    trace += "kdsl.errors.DecodeError: Orders: no rights\n\n\tat org.apache.spark.Task.run(Task.scala:1)"
+    monkeypatch.setattr(observer, "_trackers", OrderedDict())
+    observer.METRICS.on_start(Query("q", "run-1", "copy"))
+    observer.METRICS.on_end(Query("q", "run-1", "copy", trace))
+
+    (ended,) = observer.all_metrics()
+    assert (ended.running, ended.failed) == (0, {"Orders: no rights": 1})
+
+    monkeypatch.setattr(observer, "_SHOWN_AFTER_END", 0.0)
+    assert observer.all_metrics() == ()
