@@ -74,7 +74,9 @@ class Example:
     def to_markdown(self) -> str:
         """The example, its message, and what to write instead; of a long example the lines that differ are marked."""
         wrong, right = (None if text is None else text.to_markdown() for text in (self.wrong, self.right))
-        if self.wrong and self.right and self.wrong.text.count("\n") > 1:
+        if self.wrong and self.wrong == self.right:
+            right = None  # the remedy is elsewhere, as in the call of a command
+        elif self.wrong and self.right and self.wrong.text.count("\n") > 1:
             wrong, right = None, _mark_differences(self.wrong.text, self.right.text, self.message)
         return "\n\n".join(part for part in (wrong, f"> {self.message}", f"**Instead:** {self.fix}.", right) if part)
 
