@@ -73,6 +73,7 @@ def dev(
             "a cell of a notebook cannot end this command: add --detach, and end Kafka with kdsl kafka stop",
             param_hint="--detach",
         )
+    from kdsl.deployment.show import show_line
     from kdsl.dev.declared import expand_folders
     from kdsl.dev.services import Home, plan_services, start_services
     from kdsl.dev.topics import SampleTopics, create_topics, localize
@@ -115,9 +116,7 @@ def dev(
                 topics.fill()
         _print(services, topics, addresses, runs=runs)
         for difference in differences:
-            print_status(
-                f"{difference.kind} {difference.name}: {difference.what} {difference.values}: it stays as it is"
-            )
+            print_status(f"it stays as it is: {show_line(difference)}")
         stays = started and not detach
         if not stays and not rate:
             return

@@ -129,7 +129,7 @@ def _load_script(target: str, all_problems: list[Problem]) -> Iterator[Declared]
 def choices_of(table: TableDef) -> Mapping[str, tuple[Any, ...]]:
     """The only values of columns whose annotations are enums or literals, by name; none for tables without a class."""
     for cls in _subclasses(KafkaTable):
-        if cls.__name__ == table.where.table and cls.__module__ != KafkaTable.__module__ and cls.definition() == table:
+        if cls.__name__ == table.where.table and cls.definition().where == table.where:
             annotations = {c.column.name: c.annotation for c in read_columns(cls)[0].values()}
             return {name: values for name, one in annotations.items() if (values := _choices(one))}
     return {}

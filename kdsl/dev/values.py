@@ -93,8 +93,9 @@ class Samples:
         random = Random(f"{self.seed}/{name}/{kind.as_nullable()}/{number}")  # noqa: S311
         if random.random() < _NULL_SHARE and kind.nullable and may_be_null:
             return None
-        if name in self.choices:
-            return random.choice(self.choices[name])
+        fitting = str if isinstance(kind, t.Char | t.VarChar) else int if type(kind) in _BITS else ()
+        if choices := [one for one in self.choices.get(name, ()) if isinstance(one, fitting)]:
+            return random.choice(choices)
         return self._value(name, kind, number, at, random)
 
     def _value(self, name: str, kind: t.DataType, number: int, at: datetime, random: Random) -> Any:

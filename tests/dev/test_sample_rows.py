@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -25,7 +26,8 @@ from kdsl import (
     metadata,
 )
 from kdsl.declare.dsl.values import to_arrow
-from kdsl.dev.local import to_writable
+from kdsl.dev.declared import choices_of
+from kdsl.dev.local import to_local, to_writable
 from kdsl.dev.rows import KEYS, SampleRows, identity_of
 from kdsl.dev.values import Samples
 from kdsl.table import Table
@@ -187,3 +189,25 @@ def test_a_format_that_does_not_read_its_nulls_gets_none() -> None:
 
     assert None not in [row["amount"] for row in rows_of(Plain, 100)]
     assert None in [row["amount"] for row in rows_of(WithWord, 100)]
+
+
+def test_enums_and_literals_have_their_values_also_within_lists() -> None:
+    class Colour(Enum):
+        RED = "red"
+        BLUE = "blue"
+
+    class Painted(KafkaTable, topic="painted", value=Json(), properties={"bootstrap.servers": "localhost:9092"}):
+        """Columns with few values."""
+
+        colour: Col[Colour | None]
+        colours: Col[list[Colour]]
+        sizes: Col[dict[str, Literal[1, 2]]]
+
+    choices = choices_of(to_local(Table(Painted.definition()), CLUSTER).definition)  # type: ignore[union-attr]
+    samples = Samples(choices=choices)
+
+    assert choices == {"colour": ("red", "blue"), "colours": ("red", "blue"), "sizes": (1, 2)}
+    for column in Painted.definition().columns:
+        for value in (samples.value(column.name, column.type, number, NOW) for number in range(50)):
+            values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
+            assert set(values) <= {*choices[column.name], None}
