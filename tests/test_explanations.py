@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from docs.generate.explanations import CODES, explanations_json
 from kdsl.cli.app import app
 from kdsl.errors import Problem
-from kdsl.explanations import AREAS, UnknownCodeError, explain, explanations, list_codes
+from kdsl.explanations import AREAS, Example, Text, UnknownCodeError, explain, explanations, list_codes
 from tests.advice.test_codes import find_codes
 
 RUNNER = CliRunner()
@@ -67,3 +67,34 @@ def test_all_codes_are_listed() -> None:
 def test_an_unknown_code_names_a_similar_one() -> None:
     with pytest.raises(UnknownCodeError, match=r"'topic-patern' \(did you mean 'topic-pattern'\?\)"):
         explain("topic-patern")
+
+
+def test_only_lines_that_differ_are_marked_and_others_are_left_out() -> None:
+    wrong = "CREATE TABLE t (\n  a INT,\n  b INT,\n  c INT\n) WITH (\n  'x' = '1',\n  'y' = '2'\n)"
+    example = Example("'x' is wrong", "write 'y' = '3'", Text(wrong, "sql"), Text(wrong.replace("'2'", "'3'"), "sql"))
+
+    assert example.to_markdown().splitlines()[4:] == [
+        "```diff",
+        " CREATE TABLE t (",
+        "   …",
+        " ) WITH (",
+        "   'x' = '1',",
+        "-  'y' = '2'",
+        "+  'y' = '3'",
+        " )",
+        "```",
+    ]
+
+
+def test_a_comma_at_the_end_of_a_line_is_not_a_difference() -> None:
+    example = Example("no 'c'", "add 'c'", Text("(\n  a,\n  b\n)", "sql"), Text("(\n  a,\n  b,\n  c\n)", "sql"))
+
+    assert [line for line in example.to_markdown().splitlines() if line[:1] in {"-", "+"}] == ["+  c"]
+
+
+def test_an_example_whose_remedy_is_elsewhere_is_shown_once() -> None:
+    text = Text("a:\n  b: 1\n  c: 2\n", "yaml")
+
+    assert Example("none is chosen", "pass name=", text, text).to_markdown() == (
+        f"{text.to_markdown()}\n\n> none is chosen\n\n**Instead:** pass name=."
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from difflib import unified_diff
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -74,16 +74,16 @@ class Example:
     def to_markdown(self) -> str:
         """The example, its message, and what to write instead; of a long example the lines that differ are marked."""
         wrong, right = (None if text is None else text.to_markdown() for text in (self.wrong, self.right))
-        if self.wrong and self.right and self.wrong.text.count("\n") > 1:
+        if self.wrong and self.wrong == self.right:
+            right = None  # the remedy is elsewhere, as in the call of a command
+        elif self.wrong and self.right and self.wrong.text.count("\n") > 1:
             wrong, right = None, _mark_differences(self.wrong.text, self.right.text, self.message)
         return "\n\n".join(part for part in (wrong, f"> {self.message}", f"**Instead:** {self.fix}.", right) if part)
 
 
 def _mark_differences(wrong: str, right: str, message: str) -> str:
     """The lines that differ, with their neighbours, the outermost ones, and those that have a name from the message."""
-    lines = list(unified_diff(wrong.splitlines(), right.splitlines(), n=1000, lineterm=""))[
-        3:
-    ]  # without names of files
+    lines = list(_compare_lines(wrong.splitlines(), right.splitlines()))
     changed = {i for i, line in enumerate(lines) if not line.startswith(" ")}
     names = re.findall(r"'([^']+)'", message)
     shown: list[str] = []
@@ -93,6 +93,17 @@ def _mark_differences(wrong: str, right: str, message: str) -> str:
         elif shown and shown[-1] != _LEFT_OUT:
             shown.append(_LEFT_OUT)
     return "\n".join(["```diff", *shown, "```"])
+
+
+def _compare_lines(wrong: Sequence[str], right: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of both with ``-``, ``+`` or a blank before them; a comma at an end makes no difference."""
+    matcher = SequenceMatcher(None, [line.rstrip(",") for line in wrong], [line.rstrip(",") for line in right], False)
+    for change, wrong_start, wrong_end, right_start, right_end in matcher.get_opcodes():
+        if change == "equal":
+            yield from (f" {line}" for line in right[right_start:right_end])
+        else:
+            yield from (f"-{line}" for line in wrong[wrong_start:wrong_end])
+            yield from (f"+{line}" for line in right[right_start:right_end])
 
 
 @attrs.frozen

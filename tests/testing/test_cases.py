@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent, indent
@@ -627,3 +629,32 @@ def test_the_first_file_of_the_page_fails_as_the_page_says(run: Run) -> None:
 
 def test_the_upsert_table_of_the_page_passes(run: Run) -> None:
     assert run(BLOCKS[1]).stdout.splitlines()[-1] == "2 cases: 2 passed"
+
+
+def test_a_table_needs_neither_spark_nor_the_client_of_a_registry(tmp_path: Path) -> None:
+    """A script does, and says so; other packages are missing where only the extra cli is installed."""
+    table = short("- {name: a, messages: [{value: {id: 1}}], expect: {rows: [{id: 1, note: null}]}}")
+    (tmp_path / "a.test.yaml").write_text(table)
+    (tmp_path / "b.test.yaml").write_text("script: a.sql\ncases: [{name: b, messages: {}, expect: {rows: {}}}]\n")
+    program = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "pandas", "httpx", "psutil", "cryptography"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from kdsl.cli import main
+sys.argv = ["kdsl", "test"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.stdout.splitlines() == [
+        "passed   a.test.yaml: a",
+        "failed   b.test.yaml:2: b",
+        "    it fails:",
+        "      a case of a script needs the package pyspark; install 'kdsl-kafka[spark]'",
+        "2 cases: 1 passed, 1 failed",
+    ], done.stderr

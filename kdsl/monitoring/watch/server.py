@@ -45,7 +45,7 @@ class PageServer(ThreadingHTTPServer):
         self.watcher = watcher
         super().__init__(("127.0.0.1", port), _Handler)
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Ignore that a browser has closed a connection before it was answered."""
 
     @property
@@ -55,7 +55,6 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: PageServer
     server_version, sys_version = "kdsl", ""
 
     def do_GET(self) -> None:
@@ -69,6 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403, "text/plain", b"this page is for this machine: http://127.0.0.1\n")
         elif parts.path == "/data":
             window = _WINDOWS.get(parse_qs(parts.query).get("window", [""])[0])
+            assert isinstance(self.server, PageServer)
             document = self.server.watcher.describe(window)
             self._answer(200, "application/json", json.dumps(document).encode())
         elif parts.path in _FILES:
@@ -84,5 +84,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: there is a request every other second."""

@@ -42,7 +42,7 @@ COUNTS: Mapping[str, str] = {
 }
 """The metrics that are shown as totals of what should not happen, with their words; those with labels one by one."""
 _HIDDEN = frozenset({"running", "failed", "uptime", *PLOTS, *COUNTS})
-_PARTITION_METRICS = ("currentOffsets", "committedOffsets", "records-lag")
+_PARTITION_METRICS = ("records-lag", "currentOffsets", "committedOffsets")
 _PARTITION_LABELS = 2
 _MOST_PARTITIONS = 20
 _MOST_QUERIES = 50
@@ -92,7 +92,7 @@ class _Query:
         elif values.get(("", "running", ())) != 0:
             self.state, self.values = "running", values
             started = at - values.get(("", "uptime", ()), 0.0) / 1000
-            if started > self.started + _EARLIER:
+            if before in ("ended", "failed") or started > self.started + _EARLIER:
                 self.restarts += bool(self.seen)
                 self.started = started
         else:

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONNECTION = re.compile(
-    r"properties\.(security|sasl|ssl)\.|scan\.dead-letter\.properties\.|(^|\.)[a-z-]+-confluent\.(ssl|basic-auth|bearer-auth|properties)\."
+    r"properties\.(security|sasl|ssl)\.|scan\.dead-letter\.properties\."
+    r"|(^|\.)[a-z-]+-confluent\.(ssl|basic-auth|bearer-auth|properties)\."
 )
 _FOLDERS = ("execution.checkpointing.dir", "state.checkpoints.dir")
 _REGISTRY = re.compile(r"(^|\.)[a-z-]+-confluent\.(schema-registry\.)?url$")
@@ -79,7 +80,7 @@ def _run_plan(
     for job in plan.jobs:
         if isinstance(job, Job) and (job.sink is None or job.sink.connector == "print"):
             names[job.number] = job.name if job.sink is None else job.sink.name
-            shown[names[job.number]] = []
+            shown.setdefault(names[job.number], [])
             job = attrs.evolve(job, sink=None)
         jobs.append(job)
 

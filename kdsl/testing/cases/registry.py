@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kdsl.cluster import Registry
-from kdsl.registry.documents import body_of, schema_of
 from kdsl.registry.model import RegisteredSchema
 from kdsl.testing.cases.model import Registered
 from kdsl.testing.ports import HOST
@@ -22,6 +20,7 @@ _NO_SUBJECT = 404, {"error_code": 40401, "message": "Subject not found"}
 _NO_VERSION = 404, {"error_code": 40402, "message": "Version not found"}
 _NO_SCHEMA = 404, {"error_code": 40403, "message": "Schema not found"}
 Answer = tuple[int, Any]
+_WriteSchema = Callable[[RegisteredSchema], dict[str, Any]]
 
 
 class CaseRegistry:
@@ -34,6 +33,7 @@ class CaseRegistry:
     def __init__(self, schemas: Iterable[Registered]) -> None:
         self._schemas = list(schemas)
         self._lock = threading.Lock()
+        self._was_asked = False
 
     def __enter__(self) -> Registry:
         registry = self
@@ -68,7 +68,7 @@ class CaseRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the clients of this process, and the server."""
-        with suppress(ModuleNotFoundError):  # httpx: then no client was created
+        if self._was_asked:  # otherwise there is no client, and perhaps not its package httpx
             from kdsl.registry import registry_client
 
             registry_client(self._registry).close()
@@ -77,6 +77,9 @@ class CaseRegistry:
 
     def answer(self, method: str, path: str, document: Any) -> Answer:
         """Answer a request with a status and a document."""
+        from kdsl.registry.documents import body_of, schema_of  # which need httpx, as who asks does
+
+        self._was_asked = True
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match method, parts:
             case "GET", ["schemas", "ids", number]:
@@ -88,16 +91,16 @@ class CaseRegistry:
                 versions = self._versions(subject)
                 return (200, list(range(1, len(versions) + 1))) if versions else _NO_SUBJECT
             case "GET", ["subjects", subject, "versions", version]:
-                return self._version(subject, version)
+                return self._version(subject, version, body_of)
             case "POST", ["subjects", subject, *rest] if rest in ([], ["versions"]):
-                return self._find(subject, schema_of(document), register=bool(rest))
+                return self._find(subject, schema_of(document), body_of, register=bool(rest))
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def _versions(self, subject: str) -> list[Registered]:
         """The schemas of a subject in the order of their versions."""
         return [one for one in self._schemas if one.subject == subject]
 
-    def _version(self, subject: str, version: str) -> Answer:
+    def _version(self, subject: str, version: str, body_of: _WriteSchema) -> Answer:
         """Answer a request for a version of a subject."""
         versions = self._versions(subject)
         if not versions:
@@ -108,7 +111,7 @@ class CaseRegistry:
         one = versions[number - 1]
         return 200, {"subject": subject, "version": number, "id": one.id, **body_of(one.schema)}
 
-    def _find(self, subject: str, schema: RegisteredSchema, *, register: bool) -> Answer:
+    def _find(self, subject: str, schema: RegisteredSchema, body_of: _WriteSchema, *, register: bool) -> Answer:
         """Answer a request that looks up a schema in a subject, or registers it there."""
         versions = self._versions(subject)
         same = [i for i, one in enumerate(versions, 1) if _is_same(one.schema, schema)]
@@ -119,7 +122,7 @@ class CaseRegistry:
             number = known[0] if known else max((one.id for one in self._schemas), default=0) + 1
             self._schemas.append(Registered(number, subject, schema))
             return 200, {"id": number}
-        return self._version(subject, str(same[0]))
+        return self._version(subject, str(same[0]), body_of)
 
 
 def _is_same(one: RegisteredSchema, other: RegisteredSchema) -> bool:

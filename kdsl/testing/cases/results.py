@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
+from kdsl.extras import explain_missing_package
 from kdsl.testing.cases.model import Case, Expectation
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Services:
         if self._spark is None:
             from kdsl.testing.sessions import local_session
 
-            with self._progress("starting Spark"):
+            with self._progress("starting Spark"), explain_missing_package("a column that only Spark computes"):
                 self._spark = self._stack.enter_context(local_session(self._settings))
         return self._spark
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kdsl.errors import KdslError, ResolveError, listing
+from kdsl.extras import explain_missing_package
 from kdsl.testing.cases.model import Case, CaseFile, Step
 from kdsl.testing.cases.registry import CaseRegistry
 from kdsl.testing.cases.results import CaseResult, Outcome, Services
@@ -106,7 +107,10 @@ def _open_steps(file: CaseFile, case: Case, services: Services) -> Generator[Out
         if file.kind == "table":
             yield run_table_case(load_table(file), case, registry, services)
             return
-        from kdsl.testing.cases.jobs import run_ingestion_steps, run_script_steps
+        with explain_missing_package(f"a case of a {file.kind}"):
+            import pyspark  # noqa: F401
+
+            from kdsl.testing.cases.jobs import run_ingestion_steps, run_script_steps
 
         run = run_script_steps if file.kind == "script" else run_ingestion_steps
         yield from run(file, case, registry, services)

@@ -91,6 +91,7 @@ def test_a_query_that_ends_says_so_and_shows_its_last_values(watched: Watched) -
     assert query["troubles"] == []
     assert only(watched.after(2, lines("copy", running=0)))["since"] == watched.now - 2
     assert only(watched.after(2, copy(1)))["restarts"] == 1
+    assert only(watched.after(2, copy(3)))["restarts"] == 1
 
 
 def test_a_query_that_fails_says_why_in_the_words_of_the_alert(watched: Watched) -> None:
@@ -200,7 +201,7 @@ def test_partitions_with_the_largest_lag_come_first_and_not_all_of_them(watched:
 
     assert table["partitionCount"] == 100
     assert len(table["partitions"]) == 20
-    assert table["partitions"][0] == ["t", "29", 29, None, 29]
+    assert table["partitions"][0] == ["t", "29", 29, 29, None]
     assert [row[1] for row in table["partitions"][:3]] == ["29", "59", "89"]
 
 

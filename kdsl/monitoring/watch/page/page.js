@@ -177,9 +177,9 @@ function showTable(parent, table, query, now) {
   children(plots, table.plots, (plot) => showPlot(plots, plot, query, now));
   const details = child(section, "details", "details");
   details.hidden = !table.more.length && !table.partitions.length;
-  text(details, "summary", "summary", "", table.partitionCount ? `more, and ${table.partitionCount.toLocaleString("en")} partitions` : "more");
+  text(details, "summary", "summary", "", table.partitionCount ? `more, and ${table.partitionCount.toLocaleString("en")} partition${table.partitionCount === 1 ? "" : "s"}` : "more");
   showRows(details, "more", ["metric", "value"], table.more.map((one) => [one.metric, writeValue(one.value, one.unit)]));
-  const partitions = showRows(details, "partitions", ["topic", "partition", "offset", "committed", "lag"],
+  const partitions = showRows(details, "partitions", ["topic", "partition", "lag", "offset", "committed"],
     table.partitions.map((row) => [row[0], ...row.slice(1).map((cell) => (typeof cell === "number" ? cell.toLocaleString("en") : cell))]));
   partitions.hidden = !table.partitions.length;
   const rest = table.partitionCount - table.partitions.length;
