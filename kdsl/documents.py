@@ -209,7 +209,7 @@ class YamlDocument:
             loader.dispose()
 
     def _string(self, node: yaml.ScalarNode) -> Any:
-        """A value as the string that is written, because YAML would read 010 as 8; true and false in lower case.
+        """A value as the string that is written, because YAML would read 010 as 8; True without quotes in lower case.
 
         None for a null, and for a value that is not valid in YAML, which is recorded as a problem. Numbers and times
         are not validated.
@@ -217,7 +217,7 @@ class YamlDocument:
         plain = self._scalar(node) if node.tag not in _NUMBERS else 0
         if plain is None:
             return None
-        return node.value.lower() if node.value.lower() in ("true", "false") else node.value
+        return node.value.lower() if isinstance(plain, bool) and node.value.lower() in ("true", "false") else node.value
 
     def where(self, path: str) -> Where:
         """The location of a path: the file, the path, and the line of the longest part of it that the document has.

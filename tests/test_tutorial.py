@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -87,20 +89,22 @@ def run_page(page: Path, folder: Path, until: str = "") -> list[tuple[str, str]]
         "XDG_STATE_HOME": str(folder / "state"),
     }
     log = folder / "output.txt"
-    try:
-        with log.open("w", encoding="utf-8") as output:
-            run = subprocess.run(
-                ["bash", "-c", script],
-                cwd=folder / "work",
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=1700,
-                check=False,
-            )
-    finally:
-        stop = [sys.executable, "-m", "kdsl", "kafka", "stop"]
-        subprocess.run(stop, cwd=folder, env=environment, capture_output=True, check=False)
+    with log.open("w", encoding="utf-8") as output:
+        run = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=folder / "work",
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            run.wait(1700)
+        finally:  # also what the page has left running in the background
+            with suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+            stop = [sys.executable, "-m", "kdsl", "kafka", "stop"]
+            subprocess.run(stop, cwd=folder, env=environment, capture_output=True, check=False)
     outputs = re.split(r"^##### .*\n", log.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert run.returncode == 0, f"{commands[len(outputs) - 1][0]}\n{outputs[-1][-5000:]}"
     for (command, lines), text in zip(commands, outputs, strict=False):

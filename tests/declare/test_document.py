@@ -228,12 +228,12 @@ class TestOptions:
     def test_valid_documents(self) -> None:
         assert codes() == []
 
-    @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan"])
+    @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan", "'True'"])
     def test_an_option_is_the_string_as_written(self, written: str) -> None:
         text = f"name: a\ncolumns: []\noptions:\n  connector: kafka\n  properties.group.id: {written}\n"
         (tables,) = read_tables(text)
 
-        assert dict(tables.properties) == {"group.id": written}
+        assert dict(tables.properties) == {"group.id": written.strip("'")}
 
     def test_tables_share_options_through_a_merge_in_which_their_own_win(self) -> None:
         text = (
