@@ -47,8 +47,8 @@ def start(
     topics = dict(_parse_topic(text) for text in topic or ())
     properties = dict(_parse_property(text) for text in property_ or ())
     with progress("starting Kafka") as on_progress:
+        from kdsl import testing
         from kdsl.testing.local_kafka import LocalKafka
-        from kdsl.testing.local_registry import LocalRegistry
 
         kafka = LocalKafka(
             brokers,
@@ -60,7 +60,8 @@ def start(
             version=version,
             on_progress=on_progress,
         )
-        beside = LocalRegistry(port=registry_port, on_progress=on_progress) if registry or registry_port else None
+        wanted = registry or registry_port is not None
+        beside = testing.LocalRegistry(port=registry_port, on_progress=on_progress) if wanted else None
         running, fresh = detached.start(kafka, name, beside)
         if not fresh:
             _check_same(running, brokers=brokers, port=port, data_dir=data_dir, security=security)
