@@ -53,6 +53,10 @@ def test_a_code_is_explained() -> None:
     assert "**Instead:**" in printed.stdout
 
 
+def test_brackets_are_printed_as_they_are() -> None:
+    assert "id: Col[int] = col(" in RUNNER.invoke(app, ["explain", "column-type"]).stdout
+
+
 def test_the_class_of_an_error_is_explained() -> None:
     assert "a `KafkaReadError`" in explain("OffsetError")
 

@@ -8,7 +8,7 @@ import typer
 from rich.columns import Columns
 from rich.markdown import Markdown
 
-from kdsl.cli.console import out
+from kdsl.cli.console import out, print_text
 from kdsl.explanations import AREAS, explain as explain_code, explanations, list_codes
 
 
@@ -32,7 +32,10 @@ def explain(
     """
     if code:
         text = explain_code(code)
-        out.print(Markdown(text) if out.is_terminal else text, highlight=False, soft_wrap=not out.is_terminal)
+        if out.is_terminal:
+            out.print(Markdown(text), highlight=False)
+        else:
+            print_text(text)
         return
     for area, title in AREAS.items():
         out.print(title, style="bold")

@@ -86,7 +86,7 @@ _FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Timestamp, t.TimestampLtz),
     (t.Map, t.Multiset),
 )
-_USABLE = "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
+_USABLE = "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a dataclass"
 
 
 @attrs.frozen

@@ -232,9 +232,7 @@ def test_an_invalid_column_type_is_reported_with_what_to_write(
 
 @pytest.mark.parametrize("annotation", [object, Any, None, complex, Callable[[], int], tuple[int, str], set[int], 5])
 def test_an_unsupported_type_is_reported_with_supported_ones(annotation: Any) -> None:
-    usable = (
-        "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
-    )
+    usable = "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a dataclass"
 
     with pytest.raises(AnnotationError) as error:
         column_type(annotation)
