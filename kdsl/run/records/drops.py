@@ -43,8 +43,8 @@ _DOCS = {
     Reason.NO_ROW: "whose value has no row of the table",
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
-    Reason.DEAD_LETTER: "that cannot be read, or that a rule rejects: dead letters, which streams write, and batch "
-    "reads if the table says so",
+    Reason.DEAD_LETTER: "that cannot be read or that a rule rejects (dead letters: streams write them, batch reads "
+    "only if the table says so)",
     Reason.UNDECLARED: "of columns that the table does not declare",
     Reason.LOSSY: "that lost digits: integers beyond 2^53 in inferred columns of DOUBLE",
 }
