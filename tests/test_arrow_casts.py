@@ -36,6 +36,7 @@ CASTS = {
     "kdsl.run.records.encode._parse_instant": "a scalar",
     "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
     "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",
+    "kdsl.testing.cases.values._parse_scalar": "scalars of dates and times",
     "kdsl_formats._columns.merge.merge_decoded": "row kinds, and which values messages do not have",
     "kdsl_formats.protobuf.older_versions.complete_array": "numbers, to wider ones",
     "kdsl.spark_internals.arrow.to_arrow": "rows of Spark 3.5, to the types that they have already",
