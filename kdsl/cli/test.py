@@ -35,8 +35,9 @@ def run_cases(
     Exits with 0 if all cases pass, with 1 if one fails or a file has errors, and with 2 if there is no such file or
     folder, or no case.
     """
+    from kdsl.testing.cases import ENDINGS
     from kdsl.testing.cases.results import Services
-    from kdsl.testing.cases.run import ENDINGS, find_case_files
+    from kdsl.testing.cases.run import find_case_files
 
     try:
         files = find_case_files(paths or [Path()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -20,14 +19,13 @@ from kdsl.formats import Format
 from kdsl.ingest import Ingestion
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.resolve.header_filter import headers_of
-from kdsl.secrets.reference import has_reference
+from kdsl.secrets.reference import has_reference, references
 from kdsl.table import Table
 from kdsl.testing.registry_app import API_PATH
 from kdsl.types import model as t
 
 _HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104  # compared with, not bound
 _CONNECTION = ("security.", "sasl.", "ssl.", "connector.")
-_VARIABLE = re.compile(r"\$\{env:([^{}:]+)\}")
 _NOT_WRITTEN = {"metadata-read-only", "metadata-twice", "raw-key", "raw-value"}
 _NO_LETTERS = {
     a.name: a.default for a in KafkaOptions.declarations() if a.name.startswith("dead_letter_")
@@ -74,7 +72,7 @@ def find_addresses(declared: Iterable[Declared]) -> Addresses:
         texts += [(registry.url, True) for registry in _registries_of(item) if registry is not None and registry.url]
         for text, is_registry in texts:
             if has_reference(text):
-                variables.update(dict.fromkeys(_VARIABLE.findall(text), is_registry))
+                variables.update((one.name, is_registry) for one in references(text) if one.kind == "env")
             elif (port := _registry_port(text) if is_registry else _port(text)) is not None:
                 ports[is_registry].setdefault(port, owner)
             else:
@@ -180,12 +178,9 @@ def _without_connection(properties: Mapping[str, Value]) -> Properties:
     return Properties({k: v for k, v in properties.items() if k != SERVERS and not k.startswith(_CONNECTION)})
 
 
-def _without_registry(one: Any) -> Any:
-    """Return a format with the defaults of the options that say where its registry is and how to log in to it."""
-    if one is None or not one.needs_registry:
-        return one
-    reset = {a.name: a.default for a in one.declarations() if a.metadata["key"].startswith(one.connection)}
-    return attrs.evolve(one, **reset)
+def _without_registry(one: Format | None) -> Any:
+    """Return a format without the address of its registry and the login there."""
+    return one if one is None or not one.needs_registry else one.without_connection()
 
 
 def to_writable(table: Table, topic: str, cluster: Cluster) -> Table:

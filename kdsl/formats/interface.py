@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
+import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Registry
@@ -265,6 +266,13 @@ class Format(Options):
     def tombstone(self) -> bytes | None:
         """The message value that is read as a tombstone, as if it were null; None, the default, if there is none."""
         return None
+
+    def without_connection(self) -> Self:
+        """Return the format with the defaults of the options that `connection` names: no address, and no login."""
+        own: dict[str, Any] = {
+            a.name: a.default for a in self.declarations() if a.metadata["key"].startswith(self.connection)
+        }
+        return attrs.evolve(self, **own)  # type: ignore[misc]  # each subclass is an attrs class
 
     def _decide(self, name: str, default: Any) -> Any:
         """Return the value of the option that decides a property; the default without one."""

@@ -10,7 +10,7 @@ import yaml
 from kdsl.monitoring.panels import list_metrics
 from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, metrics_of, prometheus_name
 
-_WINDOW = "10m"
+WINDOW = "10m"
 """How far back a counter is looked at."""
 GONE = "KdslQueryGone"
 
@@ -52,7 +52,7 @@ def _find_gauge(series: str, above: float) -> str:
 
 def _find_increase(series: str, above: float) -> str:
     """The expression for a counter that has grown; also for one that is above 0 when Prometheus sees it first."""
-    return f"increase({series}[{_WINDOW}]) > {above:g} or ({series} > {above:g} unless {series} offset {_WINDOW})"
+    return f"increase({series}[{WINDOW}]) > {above:g} or ({series} > {above:g} unless {series} offset {WINDOW})"
 
 
 def _find_gone() -> Iterator[Mapping[str, Any]]:

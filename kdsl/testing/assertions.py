@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kdsl.testing.cases.compare import compare_messages, compare_rows
-from kdsl.testing.cases.model import Content, Message
+from kdsl.testing.cases.model import Content, Message, read_message
 from kdsl.testing.running import Record
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ def _read(one: Any) -> Message:
     if isinstance(one, Record):
         headers = tuple((name, _content(data)) for name, data in one.headers)
         return Message(_content(one.key), _content(one.value), headers, one.partition, None, one.timestamp)
-    headers = tuple((name, _content(data)) for name, data in one.headers() or ())
-    parts = one.partition(), one.offset(), one.timestamp()[1], one.topic()
-    return Message(_content(one.key()), _content(one.value()), headers, *parts)
+    return read_message(one)
 
 
 def _content(value: Any) -> Content:

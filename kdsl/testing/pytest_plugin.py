@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from kdsl.testing.cases import ENDINGS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -68,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a file of cases, if the project asks for it or the command line names it."""
-    if not file_path.name.endswith((".test.yaml", ".test.yml")):
+    if not file_path.name.endswith(ENDINGS):
         return None
     if not parent.config.getini("kdsl_cases") and not parent.session.isinitpath(file_path):
         return None

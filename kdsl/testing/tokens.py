@@ -11,19 +11,18 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.json_server import JsonHandler, start_server
 
 AUDIENCE = "kafka"
 _KEY_ID = "kdsl"
@@ -155,25 +154,12 @@ class TokenService:
 def _start_server(port: int, answer: Callable[[str, str], tuple[int, Mapping[str, object]]]) -> ThreadingHTTPServer:
     """Start a server on 127.0.0.1, in daemon threads; ``answer`` gets the client's id and secret of each request."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode(errors="replace")
-            status, document = answer(*_parse_login(self.headers.get("Authorization", ""), form))
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    class Handler(JsonHandler):
+        def do_POST(self) -> None:  # noqa: N802  # http.server's name
+            form = self.read_body().decode(errors="replace")
+            self.answer(*answer(*_parse_login(self.headers.get("Authorization", ""), form)))
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
-    serving = {"poll_interval": 0.1}
-    threading.Thread(target=server.serve_forever, kwargs=serving, name="kdsl-tokens", daemon=True).start()
-    return server
+    return start_server(port, Handler, "kdsl-tokens")
 
 
 def _parse_login(authorization: str, form: str) -> tuple[str, str]:

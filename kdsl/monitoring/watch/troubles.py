@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from kdsl.durations import parse_duration
+from kdsl.monitoring.alerts import WINDOW
 from kdsl.monitoring.panels import list_metrics
 from kdsl.monitoring.watch.endpoint import Key
 from kdsl.monitoring.watch.history import History
 from kdsl.run.metrics.model import Alert, Kind, Metric
 
-WINDOW = 600.0
-"""How many seconds back the increase of a counter is looked at, as in the rules for Prometheus."""
+_WINDOW = parse_duration(WINDOW).total_seconds()
 _ONLY = re.compile(r'(\w+)=~"([^"]*)"')
 _METRICS = list_metrics()
 
@@ -49,7 +49,7 @@ def find_troubles(history: History, values: Mapping[Key, float], now: float) -> 
             continue
         since = None
         if metric.kind is Kind.COUNTER:
-            value = history.increase(key, now - WINDOW)
+            value = history.increase(key, now - _WINDOW)
             if value <= alert.above:
                 continue
         else:

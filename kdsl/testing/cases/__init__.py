@@ -4,3 +4,6 @@ Nothing is imported before it is used: pytest loads the package in which this on
 """
 
 from __future__ import annotations
+
+ENDINGS = (".test.yaml", ".test.yml")
+"""How the names of files of cases end."""

@@ -30,7 +30,7 @@ from kdsl.scripts.planner import plan_script
 from kdsl.scripts.run import RunOptions, run_script
 from kdsl.scripts.script_plan import Job, ScriptPlan, ScriptTable
 from kdsl.testing.cases.compare import compare_by_name, compare_messages, compare_rows, compare_strings, plain_rows
-from kdsl.testing.cases.model import Case, CaseFile, Content, Expectation, Message
+from kdsl.testing.cases.model import Case, CaseFile, Expectation, Message, read_message
 from kdsl.testing.cases.results import Outcome, Services
 from kdsl.testing.cases.tables import number_messages, read_rows, record_messages
 from kdsl.testing.cases.targets import locate, place_text
@@ -305,19 +305,12 @@ class _Topics:
                 continue
             messages[name] = []
             for one in self._kafka.read(name):
-                partition, offset = one.partition() or 0, one.offset() or 0
+                message = attrs.evolve(read_message(one), topic=None)
+                partition, offset = message.partition or 0, message.offset or 0
                 if offset >= self._read[name, partition]:
                     self._read[name, partition] = offset + 1
-                    pairs: Any = one.headers() or ()
-                    headers = tuple((str(key), Content(_bytes(value))) for key, value in pairs)
-                    key, value = Content(_bytes(one.key())), Content(_bytes(one.value()))
-                    messages[name].append(Message(key, value, headers, partition, offset, one.timestamp()[1]))
+                    messages[name].append(message)
         return messages
-
-
-def _bytes(value: Any) -> bytes | None:
-    """Return bytes of librdkafka, which returns text of headers in some versions."""
-    return value.encode() if isinstance(value, str) else value
 
 
 @contextmanager

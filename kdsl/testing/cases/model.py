@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from kdsl.errors import Where
 from kdsl.registry.model import RegisteredSchema
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message as KafkaMessage
 
 Kind = Literal["table", "script", "ingestion"]
 KINDS: tuple[Kind, ...] = ("table", "script", "ingestion")
@@ -53,6 +56,24 @@ class Message:
     timestamp: int | None = None
     topic: str | None = None
     where: Where = attrs.field(factory=Where, eq=False, repr=False)
+
+
+def read_message(one: KafkaMessage[bytes, bytes]) -> Message:
+    """Return a message that confluent-kafka has read; some versions return the values of headers as text."""
+    pairs: Any = one.headers() or ()
+    return Message(
+        _content(one.key()),
+        _content(one.value()),
+        tuple((str(name), _content(data)) for name, data in pairs),
+        one.partition(),
+        one.offset(),
+        one.timestamp()[1],
+        one.topic(),
+    )
+
+
+def _content(data: str | bytes | None) -> Content:
+    return Content(data.encode() if isinstance(data, str) else data)
 
 
 @attrs.frozen

@@ -6,7 +6,6 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from kdsl.cluster import Registry
 from kdsl.registry.model import RegisteredSchema
 from kdsl.testing.cases.model import Registered
+from kdsl.testing.json_server import JsonHandler, start_server
 from kdsl.testing.ports import HOST
 
 _NO_SUBJECT = 404, {"error_code": 40401, "message": "Subject not found"}
@@ -38,29 +38,21 @@ class CaseRegistry:
     def __enter__(self) -> Registry:
         registry = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # http.server's name
+        class Handler(JsonHandler):
+            content_type = "application/vnd.schemaregistry.v1+json"
+
+            def do_GET(self) -> None:  # noqa: N802  # http.server's name
                 self._answer({})
 
-            def do_POST(self) -> None:
-                self._answer(json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0")))))
+            def do_POST(self) -> None:  # noqa: N802
+                self._answer(json.loads(self.read_body()))
 
             def _answer(self, document: Any) -> None:
                 with registry._lock:  # the class around it
                     status, answer = registry.answer(self.command, urlsplit(self.path).path, document)
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self.answer(status, answer)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Print nothing."""
-
-        self._server = ThreadingHTTPServer((HOST, 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._server = start_server(0, Handler, "kdsl-schemas")
         self._registry = Registry(f"http://{HOST}:{self._server.server_port}")
         return self._registry
 

@@ -10,12 +10,10 @@ from typing import Any
 
 from kdsl.errors import KdslError, ResolveError, listing
 from kdsl.extras import explain_missing_package
+from kdsl.testing.cases import ENDINGS
 from kdsl.testing.cases.model import Case, CaseFile, Step
 from kdsl.testing.cases.registry import CaseRegistry
 from kdsl.testing.cases.results import CaseResult, Outcome, Services
-
-ENDINGS = (".test.yaml", ".test.yml")
-"""How the names of files of cases end."""
 
 
 def find_case_files(paths: Iterable[Path]) -> list[Path]:

@@ -13,7 +13,7 @@ from kdsl.cluster import Registry
 from kdsl.declare.definition import MISSING
 from kdsl.declare.dsl.values import to_arrow
 from kdsl.errors import KdslError, ResolveError, listing, nearest
-from kdsl.formats import ROW_KIND, Format, kind_column
+from kdsl.formats import ROW_KIND, kind_column
 from kdsl.plan.model import Part, ReadPlan, WritePlan
 from kdsl.run.arrow.output import OutputColumns, create_output, without_deletes
 from kdsl.run.records.decode import RecordDecoder
@@ -277,12 +277,5 @@ def _connect(plan: Any) -> Any:
     for side in ("key", "value"):
         part: Part | None = getattr(plan, side)
         if part is not None and part.format.needs_registry:
-            parts[side] = attrs.evolve(part, format=_without_connection(part.format))
+            parts[side] = attrs.evolve(part, format=part.format.without_connection())
     return attrs.evolve(plan, **parts) if parts else plan
-
-
-def _without_connection(format_: Format) -> Format:
-    """Return a format without the address of a registry and the login there."""
-    prefixes: tuple[str, ...] = getattr(format_, "connection", ())
-    own = {a.name: a.default for a in type(format_).declarations() if a.metadata["key"].startswith(prefixes)}
-    return attrs.evolve(format_, **own)  # type: ignore[misc]
