@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import kdsl
@@ -148,3 +150,21 @@ def test_the_command_names_the_project_after_its_folder(tmp_path: Path, monkeypa
 
     other = runner.invoke(app, ["init", "--topic", "users"])
     assert isinstance(other.exception, ProjectError)
+
+
+@pytest.mark.parametrize("template", Template)
+def test_the_commands_of_the_readme_exist_and_can_be_repeated(tmp_path: Path, template: Template) -> None:
+    """A Kafka that deletes its data when it stops would not fit the checkpoint of the first time."""
+    texts = render(template, NAMES)
+    commands = [line.rpartition(" | ")[2] for line in texts["README.md"].replace("\\\n", "").splitlines()]
+    starts = []
+    for command in (shlex.split(line) for line in commands if line.startswith("kdsl ")):
+        context = get_command(app).make_context("kdsl", command[1:])
+        while hasattr(context.command, "resolve_command"):  # a group parses no more than the name of its command
+            _, chosen, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            context = chosen.make_context(chosen.name, rest, parent=context)
+        starts += [context.params] if context.info_name in ("start", "dev") else []
+
+    assert len(starts) == 1
+    assert "data_dir" not in starts[0] or starts[0]["data_dir"] == Path(".kdsl/kafka")
+    assert ".kdsl/" in texts[".gitignore"].split()
