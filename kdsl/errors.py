@@ -190,6 +190,7 @@ class RecordError(KdslError):
         data: The message; the error shows its length and its first bytes, as text if they are text, otherwise as hex.
         more: The number of other records of the batch that failed.
         fix: What can be done.
+        row: The index of the row, from 0, among those of its Spark task, or else of the rows to write.
     """
 
     PREFIX = 32
@@ -206,18 +207,19 @@ class RecordError(KdslError):
         data: bytes | None = None,
         more: int = 0,
         fix: str = "",
+        row: int | None = None,
     ) -> None:
         super().__init__(action, table, reason)
         self.action, self.table, self.reason = action, table, reason
         self.topic, self.partition, self.offset = topic, partition, offset
-        self.data, self.more, self.fix = data, more, fix
+        self.data, self.more, self.fix, self.row = data, more, fix, row
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_record_error, (self.action, self.table, self.reason, self._details()))
 
     def _details(self) -> dict[str, object]:
         """Return the keyword arguments of the error by name."""
-        return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
+        return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix", "row")}
 
     def __str__(self) -> str:
         """Return one sentence: table, action, position, reason, first bytes, other records, fix; only what is set."""
@@ -230,7 +232,8 @@ class RecordError(KdslError):
         if self.data is not None:
             text += f"; it has {len(self.data)} bytes: {show_bytes(self.data, self.PREFIX)}"
         if self.more:
-            text += f"; {self.more} more records of this batch have errors"
+            have = "has" if self.more == 1 else "have"
+            text += f"; {pluralize(self.more, 'more record')} of this batch {have} errors"
         return f"{text}; {self.fix}" if self.fix else text
 
 
@@ -486,6 +489,11 @@ def listing(names: Iterable[object]) -> str:
     return quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted else "none"
 
 
+def pluralize(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: ``1 record``, ``2,000 records``; the plural is the noun with an s, unless it is named."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
     """Raise the errors among problems; otherwise return the problems, which are all warnings then.
 
@@ -499,6 +507,5 @@ def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
     every = tuple(problems)
     errors = [p for p in every if p.severity == "error"]
     if errors:
-        count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
-        raise ResolveError(f"{subject} has {count}", errors)
+        raise ResolveError(f"{subject} has {pluralize(len(errors), 'problem')}", errors)
     return every

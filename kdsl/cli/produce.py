@@ -11,9 +11,9 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import has_keyboard, out, print_json, print_status, progress
+from kdsl.cli.console import has_keyboard, print_json, print_status, print_text, progress
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, listing
+from kdsl.errors import KdslError, RecordError, pluralize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,6 @@ def produce(
     not a row, or a record cannot be written; and with 2 if the file cannot be read, a topic is named, but no brokers,
     or --key-separator is for a table.
     """
-    from kdsl.diagnostics.clients import needs_jvm
     from kdsl.run.librdkafka.task_writer import write_rows
     from kdsl.run.records.drops import describe_drops
     from kdsl.run.records.json_rows import read_json_rows
@@ -56,22 +55,33 @@ def produce(
         table = load.table(target)
         plan = table.write_plan(cluster)
         cluster = table.cluster(cluster)
-        rows = read_json_rows(lines, table.definition, plan, source)
+        _check_login(plan, cluster)
+        rows = read_json_rows(lines, table.definition, plan, cluster, source)
     else:
         cluster = require_brokers(cluster, target)
         plan, rows = _plan_lines(target, lines, key_separator, source)
+        _check_login(plan, cluster)
+    with progress(f"writing {pluralize(rows.num_rows, 'record')} to {plan.topics}"):
+        try:
+            result = write_rows(plan, cluster, [rows] if rows.num_rows else [])
+        except RecordError as e:
+            number = [i + 1 for i, line in enumerate(lines) if line.strip()][e.row or 0]
+            raise KdslError(f"{source}, line {number:,}: {e}") from e
+    if as_json:
+        print_json({"records": result.records, "bytes": result.bytes, "left_out": dict(result.dropped)})
+        return
+    print_text(f"{pluralize(result.records, 'record')} written to {plan.topics}")
+    if left_out := describe_drops(result.dropped):
+        print_status(left_out)
+
+
+def _check_login(plan: WritePlan, cluster: Cluster) -> None:
+    from kdsl.diagnostics.clients import needs_jvm
+
     if needs_jvm(cluster):
         raise KdslError(
             f"{plan.table}: only Java's client can log in to this cluster, and kdsl produce has none; write with Spark"
         )
-    with progress(f"writing {rows.num_rows} records to {plan.topics}"):
-        result = write_rows(plan, cluster, [rows] if rows.num_rows else [])
-    if as_json:
-        print_json({"records": result.records, "bytes": result.bytes, "left_out": dict(result.dropped)})
-        return
-    out.print(f"{result.records:,} records written to {plan.topics}", markup=False, highlight=False)
-    if left_out := describe_drops(result.dropped):
-        print_status(left_out)
 
 
 def _read_lines(file: str) -> tuple[list[bytes], str]:
@@ -99,14 +109,14 @@ def _plan_lines(
 
     from kdsl.plan.model import MetadataColumn, WritePlan
     from kdsl.resolve import Topics
+    from kdsl.run.records.json_rows import fail_at_lines
     from kdsl.types import model as t
 
     numbers = [i for i, line in enumerate(lines) if line.strip()]
     sign = b"" if separator is None else separator.encode()
     parts = [lines[i].partition(sign) if sign else (b"", b"", lines[i]) for i in numbers]
-    wrong = [f"{i + 1}" for i in numbers if sign and sign not in lines[i]]
-    if wrong:
-        raise KdslError(f"{source}: there is no {separator!r} between key and value in the lines {listing(wrong)}")
+    missing = [i for i in numbers if sign and sign not in lines[i]]
+    fail_at_lines({i + 1: f"there is no {separator!r} between key and value" for i in missing}, source)
     names = ("key", "value") if sign else ("value",)
     row = t.Row(tuple(t.Field(name, t.BYTES) for name in names), nullable=False)
     metadata = tuple(MetadataColumn(name, f"__raw_{name}__", t.BYTES) for name in names)

@@ -132,7 +132,7 @@ def test_fail_names_the_place(
 
     assert (
         f"Orders: cannot read the record at topic {topic}, partition 0, offset 1: the row violates the rule amount: "
-        f"amount > 0; so do {topic}[0] at 3; 1 more records"
+        f"amount > 0; so do {topic}[0] at 3; 1 more record of"
     ) in str(caught.value)
 
 

@@ -202,7 +202,7 @@ def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str]) 
         those, it = f"topic {names[0]!r}{nearest(names[0], existing)}", "it"
     else:
         those, it = f"topics {listing(names)}", "them"
-    return TopicMissingError(f"{table}: the cluster has no {those}; create {it}, or correct the table's topic")
+    return TopicMissingError(f"{table}: the cluster has no {those}; create {it}, or correct the name")
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:

@@ -28,6 +28,7 @@ from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
+from kdsl.run.records.row_errors import row_error
 from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.workers import current_task
@@ -232,10 +233,10 @@ class TaskWriter:
     def _record_error(self, failure: Failure, count: int) -> RecordError:
         """Create the error for the first of ``count`` records that were not written."""
         reason, fix = explain_failure(failure, self._limits, self._producer.last_error)
-        return RecordError(
-            "write",
+        return row_error(
             self._plan.table,
-            f"row {failure.row + 1:,} of the task: {reason}",
+            failure.row,
+            reason,
             topic=failure.topic,
             partition=failure.partition,
             more=count - 1,

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.cluster import Registry
-from kdsl.errors import RecordError, listing, nearest
+from kdsl.errors import listing, nearest
 from kdsl.formats import ROW_KIND, ROW_KINDS, Side, Use
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.resolve.model import Topics
 from kdsl.run.records.frame_headers import FrameHeader, add_frame_headers
 from kdsl.run.records.nulls import find_null_violations, list_entries, row_indices
+from kdsl.run.records.row_errors import row_error
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask
 from kdsl.types.arrow import arrow_field, arrow_schema, cast_array
@@ -211,10 +212,10 @@ class RecordEncoder:
         topic = self._plan.topics.names[0] if not names_topics(self._plan.topics) else None
         if topic is None and self._topic:
             topic = columns[self._topic.column][row].as_py()
-        raise RecordError(
-            "write",
+        raise row_error(
             self._plan.table,
-            f"row {first_row + row + 1:,} of the task: {first.reason(0)}",
+            first_row + row,
+            first.reason(0),
             topic=topic,
             more=len(np.unique(np.concatenate([failure.rows for failure in failures]))) - 1,
             fix=first.fix,

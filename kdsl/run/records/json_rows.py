@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
+from kdsl.cluster import Cluster
 from kdsl.declare.definition import MISSING, TableDef
 from kdsl.declare.dsl.values import to_arrow
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.formats import ROW_KIND, Decoded, format_class
 from kdsl.plan.model import WritePlan
+from kdsl.run.records.wrong_rows import find_wrong_rows
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+
+MOST_LINES = 20
+"""How many lines with errors a message names."""
 
 
 class JsonRowError(KdslError):
     """A line is not a row of the table."""
 
 
-def read_json_rows(lines: Sequence[bytes], table: TableDef, plan: WritePlan, source: str) -> pa.RecordBatch:
+def read_json_rows(
+    lines: Sequence[bytes], table: TableDef, plan: WritePlan, cluster: Cluster, source: str
+) -> pa.RecordBatch:
     """Read rows of a table from JSON objects, whose members are the table's columns that can be written.
 
     Values are those of the format ``json``; timestamps may have either of its two standards. A column that is left out
     has its default, or else is NULL. In a table of changes the member ``_row_kind`` is the row kind, ``+I`` by default.
-    Blank lines are skipped. Which columns may be NULL is not checked here.
+    Blank lines are skipped. All rows are encoded once, so that the errors of all lines are known before one is sent.
 
     Args:
         lines: The lines.
         table: The table.
         plan: The write of the table.
+        cluster: The cluster whose registry the formats use.
         source: Where the lines come from, for messages.
 
     Returns:
@@ -50,13 +59,13 @@ def read_json_rows(lines: Sequence[bytes], table: TableDef, plan: WritePlan, sou
         elif unknown := [name for name in value if name not in known]:
             hint = nearest(unknown[0], known)
             problems[number] = f"{listing(unknown)} cannot be written{hint}; the columns are {listing(sorted(known))}"
-        objects.append({} if isinstance(value, str) else value)
+        elif not isinstance(value.get(ROW_KIND, ""), str):
+            problems[number] = f"{ROW_KIND} is not a string"
+        objects.append({} if isinstance(value, str) or number in problems else value)
     row = t.Row(tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in fields), nullable=False)
     messages = [b"{}" if number in problems else lines[number - 1] for number in numbers]
     rows, reasons = _decode(row, messages)
     problems |= {numbers[index]: reason for index, reason in reasons.items()}
-    if problems:
-        _fail(problems, source)
     defaults = {column.name: column.default for column in table.columns if column.default is not MISSING}
     arrays = {}
     for i, field in enumerate(fields):
@@ -67,7 +76,12 @@ def read_json_rows(lines: Sequence[bytes], table: TableDef, plan: WritePlan, sou
     if plan.changelog:
         arrays[ROW_KIND] = pa.array([one.get(ROW_KIND, "+I") for one in objects], pa.string())
     names = [field.name for field in plan.columns.fields]
-    return pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+    batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+    good = [i for i, number in enumerate(numbers) if number not in problems]
+    wrong = find_wrong_rows(plan, cluster, batch.take(pa.array(good, pa.int64())) if problems else batch)
+    problems |= {numbers[good[i]]: reason for i, reason in islice(wrong, MOST_LINES + 1)}
+    fail_at_lines(problems, source)
+    return batch
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
@@ -109,8 +123,8 @@ def _fill(values: pa.Array, absent: Any, default: Any, kind: t.DataType) -> pa.A
     return extended.take(pa.array(np.where(absent, len(values), np.arange(len(values)))))
 
 
-def _fail(problems: dict[int, str], source: str) -> NoReturn:
-    """Raise the error of lines that cannot be read."""
-    first = [f"{source}, line {number}: {problems[number]}" for number in sorted(problems)][:10]
-    more = len(problems) - len(first)
-    raise JsonRowError("\n".join([*first, *([f"{more} more lines have errors"] if more else [])]))
+def fail_at_lines(problems: Mapping[int, str], source: str) -> None:
+    """Raise the error of lines that cannot be written, by their numbers; do nothing if there are none."""
+    if problems:
+        first = [f"{source}, line {number:,}: {problems[number]}" for number in sorted(problems)[:MOST_LINES]]
+        raise JsonRowError("\n".join([*first, *(["more lines have errors"] if len(problems) > len(first) else [])]))

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from kdsl.callbacks import PARTITIONERS, FunctionError, PartitionerInput, import_function
-from kdsl.errors import KdslError, RecordError
+from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
+from kdsl.run.records.row_errors import name_row, row_error
 from kdsl.types.arrays import Indices
 
 __all__ = ["DEFAULT", "UNCHOSEN", "PartitionChooser", "check_partitioner"]
@@ -88,11 +89,10 @@ class PartitionChooser:
         named: Partitions = np.array(column.fill_null(UNCHOSEN).to_numpy(zero_copy_only=False), dtype=np.int32)
         bad = np.flatnonzero(((named < 0) | (named >= count)) & column.is_valid().to_numpy(zero_copy_only=False))
         if len(bad):
-            raise RecordError(
-                "write",
+            raise row_error(
                 self._plan.table,
-                f"row {rows[bad[0]] + 1:,} of the task: it names the partition {named[bad[0]]}, but the topic has "
-                f"{_describe_partitions(count)}",
+                int(rows[bad[0]]),
+                f"it names the partition {named[bad[0]]}, but the topic has {_describe_partitions(count)}",
                 topic=topic,
                 more=len(bad) - 1,
                 fix="name one of these, or NULL to let the partitioner choose",
@@ -140,9 +140,7 @@ class PartitionChooser:
         chosen = self._check_result(answer, topic, len(batch))
         bad = np.flatnonzero((chosen < 0) | (chosen >= count))
         if len(bad):
-            what = (
-                f"returned the partition {chosen[bad[0]]} for row {rows[bad[0]] + 1:,} of the task, but the topic has "
-            )
+            what = f"returned the partition {chosen[bad[0]]} for {name_row(int(rows[bad[0]]))}, but the topic has "
             more = f" ({len(bad) - 1} more rows of this batch have the same problem)" if len(bad) > 1 else ""
             raise self._create_error(topic, what + _describe_partitions(count) + more)
         partitions: Partitions = chosen.astype(np.int32)

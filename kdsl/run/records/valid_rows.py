@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.errors import RecordError
 from kdsl.formats import ROW_KIND
 from kdsl.plan.model import WritePlan
 from kdsl.run.records.drops import Reason
 from kdsl.run.records.encode import columns_to_check
 from kdsl.run.records.nulls import find_null_violations
+from kdsl.run.records.row_errors import row_error
 from kdsl.run.records.row_rules import MOST_LOCATIONS, RowRules, Violation, fix_of, select_rows
 from kdsl.types.arrays import Indices, Mask
 
@@ -39,10 +39,9 @@ def keep_valid_rows(
     rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, changelog=plan.changelog)
 
     def fail(violation: Violation, rows: Indices) -> Exception:
-        first, *others = (f"{first_row + int(row) + 1:,}" for row in rows[:MOST_LOCATIONS])
-        also = f"; so do the rows {', '.join(others)}" if others else ""
-        reason = f"row {first} of the task: {violation.reason}{also}"
-        return RecordError("write", plan.table, reason, more=len(rows) - 1, fix=fix_of("drop"))
+        others = ", ".join(f"{first_row + int(row) + 1:,}" for row in rows[1:MOST_LOCATIONS])
+        reason = f"{violation.reason}; so do the rows {others}" if others else violation.reason
+        return row_error(plan.table, first_row + int(rows[0]), reason, more=len(rows) - 1, fix=fix_of("drop"))
 
     for batch in batches:
         left_out = _find_nulls(batch, plan) if plan.drops_nulls else None

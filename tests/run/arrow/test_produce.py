@@ -182,7 +182,7 @@ class TestMistakes:
     def test_null_is_refused_where_it_is_not_allowed(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         rows = pa.table({"id": pa.array([1, None]), "amount": pa.array([None, None], pa.null())})
 
-        with pytest.raises(RecordError, match="row 2 of the task: id is NULL"):
+        with pytest.raises(RecordError, match="row 2: id is NULL"):
             orders(kdsl_topic()).produce(rows, cluster)
 
 

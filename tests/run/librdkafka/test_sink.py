@@ -202,7 +202,7 @@ def test_a_topic_that_matches_and_does_not_exist_is_named(cluster: Cluster) -> N
         write_rows(plan, cluster, [rows(plan, [{"k": b"1", "to": "shop.nowhere"}])])
 
     assert str(caught.value) == (
-        "Orders: cannot write the record at topic shop.nowhere: row 1 of the task: the topic does not exist; create "
+        "Orders: cannot write the record at topic shop.nowhere: row 1: the topic does not exist; create "
         "it, or correct its name"
     )
 
@@ -216,7 +216,7 @@ def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: 
         write_rows(plan, cluster, [result])
 
     assert str(caught.value) == (
-        f"Orders: cannot write the record at topic {topic}: row 4 of the task: its key and value have 2,000,003 bytes, "
+        f"Orders: cannot write the record at topic {topic}: row 4: its key and value have 2,000,003 bytes, "
         "too large for the producer, which accepts 1,048,576; raise 'max.request.size' (1048576) of the producer and "
         "'max.message.bytes' of the topic"
     )
@@ -234,7 +234,7 @@ def test_a_record_too_large_for_the_broker_is_named_with_its_size(
         write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers), [result])
 
     assert str(caught.value) == (
-        f"Orders: cannot write the record at topic {topic}, partition 0: row 1 of the task: its key and value have "
+        f"Orders: cannot write the record at topic {topic}, partition 0: row 1: its key and value have "
         "5,003 bytes, too large for the broker; raise 'max.request.size' (1048576) of the producer and "
         "'max.message.bytes' of the topic"
     )
@@ -250,7 +250,7 @@ def test_the_instant_zero_is_refused_because_librdkafka_takes_it_for_none(
     )
 
     write_rows(plan, cluster, [result.slice(0, 1)])
-    with pytest.raises(RecordError, match=r"row 2 of the task: librdkafka cannot send the timestamp 1970-01-01 00:00"):
+    with pytest.raises(RecordError, match=r"row 2: librdkafka cannot send the timestamp 1970-01-01 00:00"):
         write_rows(plan, cluster, [result])
 
     assert kdsl_kafka.read(topic)[0].timestamp() == (1, 1)
@@ -259,7 +259,7 @@ def test_the_instant_zero_is_refused_because_librdkafka_takes_it_for_none(
 def test_a_header_name_that_would_be_cut_off_is_refused(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic(), h="headers")
 
-    with pytest.raises(RecordError, match="row 2 of the task: the name of a header contains a NUL character"):
+    with pytest.raises(RecordError, match="row 2: the name of a header contains a NUL character"):
         write_rows(plan, cluster, [rows(plan, [{"h": [("a", b"")]}, {"h": [("a\0b", b"")]}])])
 
 
@@ -282,7 +282,7 @@ def test_a_row_that_cannot_be_encoded_stops_what_is_queued(kdsl_kafka: RunningKa
     good = pa.record_batch({"n": pa.array([1, 2, 3], pa.int32())})
     bad = pa.record_batch({"n": pa.array([4, None], pa.int32())})
 
-    with pytest.raises(RecordError, match="row 5 of the task: n is NULL"):
+    with pytest.raises(RecordError, match="row 5: n is NULL"):
         write_rows(plan, lingering, [good, bad])
 
     no_producer_is_left()
@@ -347,7 +347,7 @@ def test_a_record_that_never_fits_into_the_queue_is_named(
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.kbytes": "2"})
     result = rows(plan, [*number_records(50), {"k": b"big", "v": b"x" * 5000}, *number_records(50)])
 
-    with pytest.raises(RecordError, match="row 51 of the task: its value is larger than the producer's queue"):
+    with pytest.raises(RecordError, match="row 51: its value is larger than the producer's queue"):
         write_rows(plan, small, [result])
 
 
@@ -385,7 +385,7 @@ def test_a_row_is_counted_through_small_batches(kdsl_topic: MakeTopic, cluster: 
     plan = write_plan({"n": "INT NOT NULL"}, topics=(kdsl_topic(),))
     good, bad = (pa.record_batch({"n": pa.array(values, pa.int32())}) for values in ([1, 2, 3], [4, None]))
 
-    with pytest.raises(RecordError, match="row 11 of the task: n is NULL"):
+    with pytest.raises(RecordError, match="row 11: n is NULL"):
         write_rows(plan, cluster, [good, good, good, bad, good])
 
 
@@ -481,9 +481,7 @@ class TestOwnKafka:
             write_rows(plan, hurried, [rows(plan, number_records(3))])
 
         text = str(caught.value)
-        assert text.startswith(
-            "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
-        )
+        assert text.startswith("Orders: cannot write the record at topic orders, partition 0: row 1: it was not ")
         assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
         assert caught.value.more == 2
 

@@ -230,8 +230,8 @@ def test_the_error_of_a_timestamp_out_of_range_names_row_and_column() -> None:
     early = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
     assert reason(plan, {"id": 1}, {"id": 2, "ts": early}, {"id": 3, "ts": early}) == (
-        "Orders: cannot write the record at topic orders: row 2 of the task: the timestamp 1969-12-31 23:59:59+00:00 "
-        "in the column 'ts' is before 1970, where Kafka's timestamps begin; 1 more records of this batch have errors"
+        "Orders: cannot write the record at topic orders: row 2: the timestamp 1969-12-31 23:59:59+00:00 "
+        "in the column 'ts' is before 1970, where Kafka's timestamps begin; 1 more record of this batch has errors"
     )
 
 
@@ -240,7 +240,7 @@ def test_the_error_of_an_invalid_timestamp_names_row_and_column() -> None:
 
     message = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
 
-    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in message
+    assert "row 2: the string 'soon' in the column 'ts' is not a timestamp" in message
 
 
 def test_a_single_topic_is_not_read_from_the_rows() -> None:
@@ -257,7 +257,7 @@ def test_a_topic_that_is_not_in_the_list_is_refused() -> None:
     plan = write_plan({"id": "INT"}, metadata={"to": "topic"}, topics=("orders-a", "orders-b"))
 
     assert reason(plan, {"id": 1, "to": "orders-a"}, {"id": 2, "to": "order-b"}) == (
-        "Orders: cannot write the record at topic order-b: row 2 of the task: the topic 'order-b' in the column 'to' "
+        "Orders: cannot write the record at topic order-b: row 2: the topic 'order-b' in the column 'to' "
         "is not one of 'orders-a' and 'orders-b' (did you mean 'orders-b'?); name a topic of the table in each row"
     )
 
@@ -293,8 +293,8 @@ def test_not_null_is_enforced_at_any_depth(kind: str, good: object, bad: object,
 
     assert len(encode(plan, {"c": good}, {"c": good})) == 2
     assert reason(plan, {"c": good}, {"c": bad}, {"c": good}, {"c": bad}) == (
-        f"Orders: cannot write the record at topic orders: row 2 of the task: {path} is NULL, but declared NOT NULL; "
-        "1 more records of this batch have errors; give it a value, or declare it nullable"
+        f"Orders: cannot write the record at topic orders: row 2: {path} is NULL, but declared NOT NULL; "
+        "1 more record of this batch has errors; give it a value, or declare it nullable"
     )
 
 
@@ -315,7 +315,7 @@ def test_rows_that_a_format_cannot_write_are_named_and_counted() -> None:
 
     assert caught.value.topic == "orders"
     assert caught.value.more == 1
-    assert "row 12 of the task: the value cannot be encoded: " in str(caught.value)
+    assert "row 12: the value cannot be encoded: " in str(caught.value)
 
 
 def test_a_serialized_plan_encodes_equally() -> None:

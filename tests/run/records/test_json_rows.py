@@ -11,16 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from kdsl import Col, DebeziumJson, Json, KafkaTable, Key, Table, col
+from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, Table, col
 from kdsl.formats import ROW_KIND
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.json_rows import JsonRowError, read_json_rows
+
+CLUSTER = Cluster("localhost:9092")
 
 
 class Orders(KafkaTable, topic="orders", key=Json(), value=Json(), value_fields="EXCEPT_KEY"):
     id: Key[int]
     amount: Col[Decimal | None] = col(type="decimal(10, 2)", default=None)
-    state: Col[str] = col(default="new")
+    state: Col[str | None] = col(default="new")
     at: Col[datetime | None] = col(default=None)
     parts: Col[list[dict[str, int]] | None] = col(type="array<map<string, bigint>>", default=None)
 
@@ -31,7 +33,9 @@ class Changes(KafkaTable, topic="changes", value=DebeziumJson()):
 
 def rows_of(cls: Any, *lines: str) -> pa.RecordBatch:
     table: Table = cls.as_table()
-    return read_json_rows([line.encode() for line in lines], table.definition, table.write_plan(), "rows.jsonl")
+    return read_json_rows(
+        [line.encode() for line in lines], table.definition, table.write_plan(), CLUSTER, "rows.jsonl"
+    )
 
 
 def test_columns_that_are_left_out_have_their_default_or_are_null() -> None:
@@ -49,6 +53,35 @@ def test_timestamps_may_have_either_standard() -> None:
 
     expected = [datetime(2026, 1, 31, 8, 0, 0, micros, tzinfo=UTC) for micros in (0, 0, 500_000)]
     assert [(row["id"], row["at"]) for row in rows.to_pylist()] == list(enumerate(expected))
+
+
+def test_errors_of_encoding_are_named_with_those_of_reading_and_by_their_lines() -> None:
+    lines = ['{"id": 1}', "", '{"state": "x"}', "{oops", '{"id": 2}', '{"id": null}']
+    with pytest.raises(JsonRowError) as e:
+        rows_of(Orders, *lines)
+
+    null = "id is NULL, but declared NOT NULL; give it a value, or declare it nullable"
+    first, second, third = str(e.value).splitlines()
+    assert (first, third) == (f"rows.jsonl, line 3: {null}", f"rows.jsonl, line 6: {null}")
+    assert second.startswith("rows.jsonl, line 4: it is not JSON")
+
+
+def test_few_of_many_errors_are_named() -> None:
+    with pytest.raises(JsonRowError) as e:
+        rows_of(Orders, *['{"id": 1}', "{}"] * 500)
+
+    shown = str(e.value).splitlines()
+    assert [line.split(":")[0] for line in shown[:-1]] == [f"rows.jsonl, line {n}" for n in range(2, 41, 2)]
+    assert shown[-1] == "more lines have errors"
+
+
+def test_a_row_kind_that_is_no_string_is_named() -> None:
+    with pytest.raises(JsonRowError) as e:
+        rows_of(Changes, '{"id": 1, "_row_kind": 5}', '{"id": 1, "_row_kind": "x"}')
+
+    first, second = str(e.value).splitlines()
+    assert first == "rows.jsonl, line 1: _row_kind is not a string"
+    assert second.startswith("rows.jsonl, line 2: the row kind 'x'")
 
 
 def test_all_lines_that_are_not_rows_are_named_with_the_reason() -> None:

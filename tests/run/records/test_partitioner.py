@@ -185,12 +185,12 @@ class TestOwn:
             ("some_nulls", "returned NULL for 3 rows; return 3 integers as a NumPy or Arrow array"),
             (
                 "out_of_range",
-                "returned the partition 4 for row 12 of the task, but the topic has the partitions 0 to 3 "
+                "returned the partition 4 for row 12, but the topic has the partitions 0 to 3 "
                 "(1 more rows of this batch have the same problem)",
             ),
             (
                 "negative",
-                "returned the partition -1 for row 11 of the task, but the topic has the partitions 0 to 3 "
+                "returned the partition -1 for row 11, but the topic has the partitions 0 to 3 "
                 "(2 more rows of this batch have the same problem)",
             ),
             ("failing", "raised ValueError: no partition for orders"),
@@ -272,7 +272,7 @@ class TestNamedPartitions:
             write_rows(self.plan(topic), cluster, [self.rows([0, number, number])])
 
         assert error.value.reason == (
-            f"row 2 of the task: it names the partition {number}, but the topic has the partitions 0 to 3"
+            f"row 2: it names the partition {number}, but the topic has the partitions 0 to 3"
         )
         assert (error.value.topic, error.value.more) == (topic, 1)
 

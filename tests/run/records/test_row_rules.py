@@ -276,8 +276,8 @@ class TestWrites:
             list(keep_valid_rows(batches, plan, Counter()))
 
         assert str(caught.value) == (
-            "orders: cannot write a record: row 3 of the task: the row violates the rule positive: amount > 0; so do "
-            "the rows 5; 1 more records of this batch have errors; correct the data, or declare the rule with "
+            "orders: cannot write a record: row 3: the row violates the rule positive: amount > 0; so do "
+            "the rows 5; 1 more record of this batch has errors; correct the data, or declare the rule with "
             "on_fail='drop'"
         )
 

@@ -81,7 +81,7 @@ class TestUnavailable:
         assert str(raised.value).startswith(
             "Users: cannot read the record at topic t, partition 0, offset 17: column 'note' has no value"
         )
-        assert "1 more records" in str(raised.value)
+        assert "1 more record of" in str(raised.value)
         assert "or write THE OPTION, which makes the value NULL" in str(raised.value)
 
     def test_or_null_and_counted(self) -> None:

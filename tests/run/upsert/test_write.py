@@ -80,7 +80,7 @@ def test_buffered_rows_are_flushed_when_the_buffer_is_full_and_at_the_end() -> N
 def test_an_invalid_row_kind_is_reported_with_its_row(table: type[UpsertTable]) -> None:
     rows = next(convert_to_upserts([batch(("+I", 1, "a"), ("I", 2, "b"))], plan(table)))
 
-    with pytest.raises(RecordError, match=r"row 2 of the task: the row kind 'I' is not one of"):
+    with pytest.raises(RecordError, match=r"row 2: the row kind 'I' is not one of"):
         RecordEncoder(plan(table)).encode(rows)
 
 
@@ -133,7 +133,7 @@ def test_a_delete_needs_only_its_key() -> None:
     records = RecordEncoder(plan(Plain)).encode(batch(("-D", 1, None), ("+U", 2, "b"), ("-D", 3, None)))
 
     assert records.column("value").to_pylist() == [None, b'{"k":2,"v":"b"}', None]
-    with pytest.raises(RecordError, match="row 2 of the task: v is NULL"):
+    with pytest.raises(RecordError, match="row 2: v is NULL"):
         RecordEncoder(plan(Plain)).encode(batch(("-D", 1, None), ("+U", 2, None)))
 
 
