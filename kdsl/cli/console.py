@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 from rich.text import Text
 
 from kdsl.errors import Problem, decode_text
@@ -103,32 +102,6 @@ def write_document(text: str, file: Path | None) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     print_status(f"wrote {file}")
-
-
-class Grid(Table):
-    """A table that shows names and values as they are: Rich does not read brackets in them as markup.
-
-    Args:
-        title: The line above it; empty for none.
-        columns: The names of the columns.
-        right: Those of them whose values are aligned to the right.
-        **options: Those of `rich.table.Table`.
-    """
-
-    def __init__(
-        self, title: str = "", columns: Iterable[str] = (), *, right: Collection[str] = (), **options: Any
-    ) -> None:
-        super().__init__(title=Text(title, "table.title") if title else None, title_justify="left", **options)
-        for name in columns:
-            self.add_column(name, justify="right" if name in right else "left")
-
-    def add_column(self, header: Any = "", footer: Any = "", **options: Any) -> None:
-        """Add a column; a long value is folded into several lines."""
-        super().add_column(Text(header), Text(footer), **{"overflow": "fold", **options})
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        """Add a row of values, each as its string; None is ``NULL``."""
-        super().add_row(*(Text("NULL" if cell is None else str(cell)) for cell in cells), **options)
 
 
 class LogLines(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,8 @@ import typer
 
 from kdsl.callbacks import import_function
 from kdsl.cli.clusters import cluster_from_options, parse_pairs, require_brokers, with_cluster
-from kdsl.cli.console import Grid, display_bytes, err, out, print_json, print_text, progress
+from kdsl.cli.console import display_bytes, err, out, print_json, print_text, progress
+from kdsl.cli.grid import Grid
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.dead_letters import (
     DeadLetter,
@@ -23,7 +25,7 @@ from kdsl.diagnostics.dead_letters import (
     time_text,
 )
 from kdsl.diagnostics.replay import MAX_ATTEMPTS, replay as send_again
-from kdsl.errors import decode_text
+from kdsl.errors import decode_text, pluralize
 
 app = typer.Typer(name="dlq", help="Dead letters: list, count, show, and replay them.", no_args_is_help=True)
 
@@ -77,9 +79,10 @@ def list_letters(
     if as_json:
         print_json([_document(letter) for letter in letters])
         return
+    if _explain_none(topic, chosen, {(letter.table, letter.side, letter.reason) for letter in letters}):
+        return
     names = ("id", "table", "side", "column", "attempts", "at", "bytes", "reason")
-    title = f"{topic}: {len(letters)} letter{'' if len(letters) == 1 else 's'}"
-    grid = Grid(title, names, right=("attempts", "bytes"))
+    grid = Grid(f"{topic}: {pluralize(len(letters), 'letter')}", names, right=("attempts", "bytes"))
     for letter in letters:
         size = len(letter.key or b"") + (letter.truncated or len(letter.value or b""))
         cells = (letter.id, letter.table, letter.side, letter.column or "", letter.attempts, letter.at, size)
@@ -109,7 +112,9 @@ def count(
         names = ("table", "side", "reason")
         print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
         return
-    title = f"{topic}: {sum(counts.values()):,} records"
+    if _explain_none(topic, chosen, counts.keys()):
+        return
+    title = f"{topic}: {pluralize(sum(counts.values()), 'record')}"
     grid = Grid(title, ("records", "table", "side", "reason"), right=("records",))
     for key, number in counts.items():
         grid.add_row(f"{number:,}", *key)
@@ -225,6 +230,22 @@ def replay(
             soft_wrap=True,
         )
     raise typer.Exit(0 if done.is_complete else _LEFT)
+
+
+def _explain_none(topic: str, chosen: Selection, kinds: Collection[tuple[str, str, str]]) -> bool:
+    """Print that there are no letters to show, if so: only records without a table, a side and a reason, or none."""
+    if any(map(any, kinds)):
+        return False
+    if kinds:
+        print_text(
+            f"{topic} is no topic of dead letters: its records have none of the headers of a letter; kdsl peek {topic} "
+            "shows them, and kdsl plan TABLE where the letters of a table are"
+        )
+    elif chosen == Selection():
+        print_text(f"{topic} has no letters: no record was rejected, or Kafka has deleted them")
+    else:
+        print_text(f"{topic} has no such letters; kdsl dlq count {topic} shows which it has")
+    return True
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:

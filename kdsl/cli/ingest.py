@@ -15,7 +15,8 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs
-from kdsl.cli.console import Grid, log_lines, out, print_problem, print_status, print_text, progress
+from kdsl.cli.console import log_lines, out, print_problem, print_status, print_text, progress
+from kdsl.cli.grid import Grid
 from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import KdslError, Problem
@@ -245,7 +246,7 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
             for target in plan.targets(table)
         )
         records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
-        grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
+        grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key) or "none", targets)
     out.print(grid)
     if exit_code:
         raise typer.Exit(exit_code)

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from kdsl import load
 from kdsl.cli.clusters import WHERE, with_cluster
-from kdsl.cli.console import Grid, is_notebook, out, print_json, progress
+from kdsl.cli.console import is_notebook, out, print_json, progress
+from kdsl.cli.grid import Grid
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -149,10 +150,10 @@ def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
     """The lag as a table; below it since when, and why, it could not be updated."""
     from kdsl.diagnostics.lag import LAG_NUMBERS, format_seconds
 
-    grid = Grid(title=report.of, show_footer=True, caption_justify="left")
+    grid = Grid(report.of, show_footer=True)
     if trouble is not None:
         since, reason = trouble
-        grid.caption = Text(f"not updated since {since:%H:%M:%S}; retrying: {reason}", style="bold red")
+        grid.note = Text(f"not updated since {since:%H:%M:%S}; retrying: {reason}", style="bold red")
     grid.add_column("topic", "total")
     grid.add_column("partition", justify="right")
     totals = {"lag": f"{report.total:,}", "lag in seconds": format_seconds(report.seconds)}

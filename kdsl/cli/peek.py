@@ -9,9 +9,10 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import Grid, display_bytes, out, print_json, print_status, print_text, progress
+from kdsl.cli.console import display_bytes, out, print_json, print_status, print_text, progress
+from kdsl.cli.grid import Grid
 from kdsl.cluster import Cluster
-from kdsl.errors import RecordError, decode_text
+from kdsl.errors import RecordError, decode_text, pluralize
 
 if TYPE_CHECKING:
     from kdsl.diagnostics.peek import LastRows
@@ -49,7 +50,7 @@ def peek(
 
     table = load.table(target)
     plan = table.read_plan(cluster=cluster)
-    with progress(f"reading the last {count} records of {plan.topics}"):
+    with progress(f"reading {_last_records(count)} of {plan.topics}"):
         last = last_rows(plan, table.cluster(cluster), count, changes=changelog)
     if as_json:
         _print_json(last)
@@ -69,7 +70,7 @@ def _print_rows(name: str, plan: ReadPlan, last: LastRows) -> None:
     """Print the rows as a table."""
     from kdsl.types.arrow_values import python_rows
 
-    title = f"{name}: {last.rows.num_rows} rows of the last records of {plan.topics}"
+    title = f"{name}: {pluralize(last.rows.num_rows, 'row')} of the last records of {plan.topics}"
     grid = Grid(title, last.rows.column_names)
     for row in python_rows(last.rows):
         grid.add_row(*row.values())
@@ -114,7 +115,7 @@ def _peek_topic(topic: str, cluster: Cluster, count: int, *, as_json: bool) -> N
     from kdsl.types.arrow_values import python_rows
     from kdsl.types.strings.temporal import format_instant
 
-    with progress(f"reading the last {count} records of {topic}"):
+    with progress(f"reading {_last_records(count)} of {topic}"):
         records = last_raw_records(topic, cluster, count)
         sides = {side: decode_side(topic, records, cluster, side) for side in ("key", "value")}
     documents = [
@@ -132,22 +133,29 @@ def _peek_topic(topic: str, cluster: Cluster, count: int, *, as_json: bool) -> N
     if as_json:
         print_json({"topic": topic, "formats": formats, "records": documents})
     else:
-        _print_records(f"{topic}: the last {len(documents)} records", formats, documents)
+        _print_records(topic, formats, documents)
     for side, decoded in sides.items():
         for note in decoded.notes:
             print_status(f"{side}: {note}")
 
 
-def _print_records(title: str, formats: Mapping[str, str], documents: Sequence[Mapping[str, Any]]) -> None:
-    """Print records as a table; without a column of headers if none has any."""
+def _print_records(topic: str, formats: Mapping[str, str], documents: Sequence[Mapping[str, Any]]) -> None:
+    """Print records as a table, without a column of headers if none has any; or that there are none."""
+    if not documents:
+        print_text(f"{topic} has no records")
+        return
     names = [n for n in ("partition", "offset", "timestamp", "key", "value", "headers")
              if n != "headers" or any(document["headers"] for document in documents)]  # fmt: skip
     labels = [f"{name} ({formats[name]})" if formats.get(name) else name for name in names]
-    grid = Grid(title, labels, right=("partition", "offset"))
+    grid = Grid(f"{topic}: {_last_records(len(documents))}", labels, right=("partition", "offset"))
     for document in documents:
         headers = "\n".join(f"{name} = {'NULL' if value is None else value}" for name, value in document["headers"])
         grid.add_row(*(headers if name == "headers" else _cell(document[name]) for name in names))
     out.print(grid)
+
+
+def _last_records(count: int) -> str:
+    return "the last record" if count == 1 else f"the last {count:,} records"
 
 
 def _cell(content: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kdsl.cli.console import Grid
+from kdsl.cli.grid import Grid
 
 if TYPE_CHECKING:
     from kdsl.run.metrics.model import QueryMetrics

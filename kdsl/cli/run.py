@@ -17,7 +17,8 @@ from rich.console import Console
 
 from kdsl import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
-from kdsl.cli.console import Grid, err, log_lines, out, print_problem, print_status, print_text, progress
+from kdsl.cli.console import err, log_lines, out, print_problem, print_status, print_text, progress
+from kdsl.cli.grid import Grid
 from kdsl.cli.starts import table_starts
 from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError

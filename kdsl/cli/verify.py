@@ -9,7 +9,8 @@ import typer
 
 from kdsl import load
 from kdsl.cli.clusters import require_brokers, with_cluster
-from kdsl.cli.console import Grid, out, print_json, progress
+from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.grid import Grid
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.topic_records import plan_raw_read
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kdsl.cli.console import Grid, has_keyboard, is_notebook, out, print_status, print_text
+from kdsl.cli.console import has_keyboard, is_notebook, out, print_status, print_text
+from kdsl.cli.grid import Grid
 from kdsl.extras import explain_missing_package
 
 if TYPE_CHECKING:
@@ -114,11 +115,12 @@ def _print_once(watcher: Watcher) -> None:
     }
     grid = Grid(columns=["query", "state", "table", *names.values()], right=list(names.values()))
     for query in document["queries"]:
-        for table in query["tables"]:
-            values = {plot["metric"]: f"{plot['value']:,.0f}" for plot in table["plots"]}
-            if values or not query["tables"][1:]:
-                cells = (values.get(name, "") for name in names)
-                grid.add_row(query["name"], query["state"], table["name"], *cells)
+        *tables, whole = query["tables"]  # the last one has what belongs to the query, which the first row shows
+        for i, table in enumerate(tables or [whole]):
+            plots = [*table["plots"], *(whole["plots"] if tables and i == 0 else [])]
+            values = {plot["metric"]: f"{plot['value']:,.0f}" for plot in plots}
+            cells = (values.get(name, "") for name in names)
+            grid.add_row(query["name"], query["state"], table["name"], *cells)
     if grid.rows:
         out.print(grid)
     for query in document["queries"]:

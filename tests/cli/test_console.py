@@ -38,16 +38,3 @@ def test_a_wait_is_logged_only_if_it_is_long(caplog: pytest.LogCaptureFixture) -
             pass
 
     assert [record.getMessage() for record in caplog.records] == ["it waits for another lock"]
-
-
-def test_brackets_in_names_and_values_are_shown() -> None:
-    screen = io.StringIO()
-    grid = console.Grid(title="[bold]t[/x]: rows")
-    for name in ("[red]", "b"):
-        grid.add_column(name, footer="[/]")
-    grid.add_row("[/nothing]", None)
-    grid.show_footer = True
-    Console(file=screen, width=80).print(grid)
-
-    for text in ("[bold]t[/x]: rows", "[red]", "[/]", "[/nothing]", "NULL"):
-        assert text in screen.getvalue()

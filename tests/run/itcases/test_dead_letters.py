@@ -738,6 +738,23 @@ class TestReplay:
         for command in ("list", "count"):
             assert "orders" in CliRunner().invoke(app, ["dlq", command, letters, *at[:2]]).stdout
 
+    @pytest.mark.parametrize("command", ["list", "count"])
+    def test_topics_without_letters_are_explained(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, command: str
+    ) -> None:
+        topic, letters = kdsl_topic(), kdsl_topic("dead")
+        kdsl_kafka.produce(topic, "1", "2")
+        at = ["--bootstrap", cluster.bootstrap_servers]
+
+        def show(*arguments: str) -> str:
+            return CliRunner().invoke(app, ["dlq", command, *arguments, *at], env={"COLUMNS": "200"}).stdout
+
+        assert show(letters) == f"{letters} has no letters: no record was rejected, or Kafka has deleted them\n"
+        assert show(topic, "--table", "x").startswith(f"{topic} has no such letters; kdsl dlq count {topic} shows")
+        assert f"{topic} is no topic of dead letters" in show(topic)
+        missing = CliRunner().invoke(app, ["dlq", command, f"{topic}-x", *at])
+        assert str(missing.exception).endswith("create it, or correct the name")
+
 
 def report(result: Any) -> Any:
     """What a command has printed as JSON."""
