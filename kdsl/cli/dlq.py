@@ -238,8 +238,8 @@ def _explain_none(topic: str, chosen: Selection, kinds: Collection[tuple[str, st
         return False
     if kinds:
         print_text(
-            f"{topic} is no topic of dead letters: its records have none of the headers of a letter; kdsl peek {topic} "
-            "shows them, and kdsl plan TABLE where the letters of a table are"
+            f"{topic} is not a topic of dead letters: its records have none of the headers of a letter; kdsl peek "
+            f"{topic} shows them, and kdsl plan TABLE where the letters of a table are"
         )
     elif chosen == Selection():
         print_text(f"{topic} has no letters: no record was rejected, or Kafka has deleted them")

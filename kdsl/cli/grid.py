@@ -13,7 +13,7 @@ from rich.text import Text
 _WHOLE = 32
 """The longest word, such as an id or a timestamp, that is never broken, in characters."""
 _TEXT = 16
-"""The narrowest column of a text of several words, in characters."""
+"""The narrowest column of values of several words, in characters."""
 
 
 class Grid(Table):
@@ -67,7 +67,7 @@ class Grid(Table):
         """Choose how wide each column is in a table of at most this width; None if the columns do not fit."""
         full, least = [], []
         for column in self.columns:
-            header, *cells = _texts(column, footer=self.show_footer)
+            header, *cells = _strings(column, footer=self.show_footer)
             full.append(max(map(_full_width, (header, *cells))))
             widest = max(map(_full_width, cells), default=0)
             least.append(max(1, min(widest, _TEXT), *(_longest_word(text) for text in (header, *cells))))
@@ -87,15 +87,15 @@ class Grid(Table):
         lists.add_column(no_wrap=True, style="bold")
         lists.add_column(overflow="fold")
         styles = [row.style for row in self.rows]
-        for texts, style in zip(self._rows_of_texts(), [*styles, "bold"], strict=False):
+        for cells, style in zip(self._list_rows(), [*styles, "bold"], strict=False):
             if lists.rows:
                 lists.add_row()
-            for column, text in zip(self.columns, texts, strict=True):
+            for column, text in zip(self.columns, cells, strict=True):
                 if text.plain:
                     lists.add_row(_as_text(column.header), text, style=style)
         return lists
 
-    def _rows_of_texts(self) -> Iterator[tuple[Text, ...]]:
+    def _list_rows(self) -> Iterator[tuple[Text, ...]]:
         """Yield the cells of each row, then the footers if they are shown."""
         yield from zip(*(map(_as_text, column.cells) for column in self.columns), strict=True)
         if self.show_footer:
@@ -106,7 +106,7 @@ def _as_text(content: Any) -> Text:
     return content if isinstance(content, Text) else Text(content)
 
 
-def _texts(column: Column, *, footer: bool) -> list[str]:
+def _strings(column: Column, *, footer: bool) -> list[str]:
     """The header of a column, its cells, and its footer if that is shown."""
     contents = [column.header, *column.cells, *([column.footer] if footer else [])]
     return [_as_text(content).plain for content in contents]

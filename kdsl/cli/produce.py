@@ -44,9 +44,9 @@ def produce(
     not a row, or a record cannot be written; and with 2 if the file cannot be read, a topic is named, but no brokers,
     or --key-separator is for a table.
     """
+    from kdsl.run.arrow.json_rows import read_json_rows
     from kdsl.run.librdkafka.task_writer import write_rows
     from kdsl.run.records.drops import describe_drops
-    from kdsl.run.records.json_rows import read_json_rows
 
     lines, source = _read_lines(file)
     if load.names_table(target):
@@ -109,7 +109,7 @@ def _plan_lines(
 
     from kdsl.plan.model import MetadataColumn, WritePlan
     from kdsl.resolve import Topics
-    from kdsl.run.records.json_rows import fail_at_lines
+    from kdsl.run.arrow.json_rows import fail_at_lines
     from kdsl.types import model as t
 
     numbers = [i for i, line in enumerate(lines) if line.strip()]

@@ -751,7 +751,7 @@ class TestReplay:
 
         assert show(letters) == f"{letters} has no letters: no record was rejected, or Kafka has deleted them\n"
         assert show(topic, "--table", "x").startswith(f"{topic} has no such letters; kdsl dlq count {topic} shows")
-        assert f"{topic} is no topic of dead letters" in show(topic)
+        assert f"{topic} is not a topic of dead letters" in show(topic)
         missing = CliRunner().invoke(app, ["dlq", command, f"{topic}-x", *at])
         assert str(missing.exception).endswith("create it, or correct the name")
 

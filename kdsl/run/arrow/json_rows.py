@@ -17,7 +17,7 @@ from kdsl.declare.dsl.values import to_arrow
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.formats import ROW_KIND, Decoded, format_class
 from kdsl.plan.model import WritePlan
-from kdsl.run.records.wrong_rows import find_wrong_rows
+from kdsl.run.arrow.wrong_rows import find_wrong_rows
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, Table, col
 from kdsl.formats import ROW_KIND
+from kdsl.run.arrow.json_rows import JsonRowError, read_json_rows
 from kdsl.run.records.encode import RecordEncoder
-from kdsl.run.records.json_rows import JsonRowError, read_json_rows
 
 CLUSTER = Cluster("localhost:9092")
 
@@ -75,7 +75,7 @@ def test_few_of_many_errors_are_named() -> None:
     assert shown[-1] == "more lines have errors"
 
 
-def test_a_row_kind_that_is_no_string_is_named() -> None:
+def test_a_row_kind_that_is_not_a_string_is_named() -> None:
     with pytest.raises(JsonRowError) as e:
         rows_of(Changes, '{"id": 1, "_row_kind": 5}', '{"id": 1, "_row_kind": "x"}')
 
