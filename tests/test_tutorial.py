@@ -113,8 +113,8 @@ def run_page(page: Path, folder: Path, until: str = "") -> list[tuple[str, str]]
 
 
 def output_of(outputs: list[tuple[str, str]], command: str) -> str:
-    """What the last command printed that has a string in it."""
-    return next(text for name, text in reversed(outputs) if command in name)
+    """What the first command printed that has a string in it."""
+    return next(text for name, text in outputs if command in name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
