@@ -230,10 +230,10 @@ class RecordError(KdslError):
         text = text or f"{self.table}: cannot {self.action} a record"
         text += f": {self.reason}"
         if self.data is not None:
-            text += f"; it has {len(self.data)} bytes: {show_bytes(self.data, self.PREFIX)}"
+            text += f"; it has {pluralize(len(self.data), 'byte')}: {show_bytes(self.data, self.PREFIX)}"
         if self.more:
-            have = "has" if self.more == 1 else "have"
-            text += f"; {pluralize(self.more, 'more record')} of this batch {have} errors"
+            one, several = "more record of this batch has errors", "more records of this batch have errors"
+            text += f"; {pluralize(self.more, one, several)}"
         return f"{text}; {self.fix}" if self.fix else text
 
 

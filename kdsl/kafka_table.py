@@ -23,7 +23,7 @@ from kdsl.declare.dsl.declaration import record_declaration
 from kdsl.declare.dsl.keywords import TableKeywords, UpsertTableKeywords, make_keyword_signature
 from kdsl.declare.dsl.relation import DECLARATION, relation_of
 from kdsl.declare.dsl.table_def import COLUMNS, define_table, read_columns
-from kdsl.errors import fail_on
+from kdsl.errors import fail_on, pluralize
 from kdsl.extras import explain_missing_package
 from kdsl.table import Table
 
@@ -52,8 +52,7 @@ else:
             topics = ", ".join(map(repr, options.topic)) if isinstance(options.topic, tuple) else repr(options.topic)
             source = f"topic {topics}" if options.topic else "no topic"
             source = source if options.topic_pattern is None else f"topics like {options.topic_pattern!r}"
-            columns = f"{len(table.columns)} column{'' if len(table.columns) == 1 else 's'}"
-            return f"<{kind} {table.name}: {source}, {columns}>"
+            return f"<{kind} {table.name}: {source}, {pluralize(len(table.columns), 'column')}>"
 
         @property
         def __signature__(cls) -> Signature:

@@ -66,7 +66,8 @@ def table_html(
     head = "".join(_cell_html("th", name, kind) for name, kind in zip(names, kinds, strict=True))
     lines = ["".join(_cell_html("td", cell, kind) for cell, kind in zip(row, kinds, strict=True)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines[:MOST_ROWS])
-    rest = f'<p class="rest">… {len(lines) - MOST_ROWS:,} more rows</p>' if len(lines) > MOST_ROWS else ""
+    more = len(lines) - MOST_ROWS
+    rest = f'<p class="rest">… {more:,} more row{"s" * (more > 1)}</p>' if more > 0 else ""
     caption = f"<caption>{escape(title)}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 

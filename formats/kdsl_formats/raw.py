@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.errors import Problem, Where, listing
+from kdsl.errors import Problem, Where, listing, pluralize
 from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
@@ -171,8 +171,8 @@ class RawDecoder:
         part = messages[int(np.flatnonzero(wrong & (message_of == index))[0])].as_py()
         size = 1 if isinstance(self.kind, t.Boolean) else np.dtype(NUMBERS[type(self.kind)]).itemsize
         what = "a part between line delimiters has" if self.wire.delimiter is not None else "the message has"
-        unit = "byte" if size == 1 else "bytes"
-        return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
+        has, takes = pluralize(len(part), "byte"), pluralize(size, "byte")
+        return f"{what} {has}, but the type {self.kind.spelling} takes {takes}"
 
     def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
         """The column's values, and a mask of messages of the wrong size, whose values are undefined; None if none."""

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
+from kdsl.errors import pluralize
 from kdsl.formats import Format, Observed
 from kdsl.types import model as t
 from kdsl_formats._connect.schemas import SchemaTable
@@ -114,8 +115,8 @@ def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Obse
     if not present or 2 * len(observed.bad) <= present:
         return None
     message = (
-        f"{len(observed.bad):,} of {present:,} messages cannot be read as {declared.identifier}, the first because "
-        f"{observed.bad[0].reason}"
+        f"{len(observed.bad):,} of {pluralize(present, 'message')} cannot be read as {declared.identifier}, the first "
+        f"because {observed.bad[0].reason}"
     )
     suggestion = suggest_format([m for m in messages.slice(0, _SAMPLE).to_pylist() if m is not None])
     if suggestion is None:

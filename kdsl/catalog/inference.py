@@ -11,7 +11,7 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.peek import newest_records
-from kdsl.errors import InferenceError
+from kdsl.errors import InferenceError, pluralize
 from kdsl.formats import BadRecord, Format, Observed, Side, Use, format_class
 from kdsl.plan.build import read_plan
 from kdsl.registry.errors import UnknownSubjectError
@@ -48,10 +48,7 @@ class Sample:
     def source(self) -> str:
         """What the records are, in words for the plan, as "the newest 300 records of 3 partitions"."""
         records, parts = len(self.values), self.partitions
-        return (
-            f"the newest {records:,} record{'' if records == 1 else 's'} of "
-            f"{parts:,} partition{'' if parts == 1 else 's'}"
-        )
+        return f"the newest {pluralize(records, 'record')} of {pluralize(parts, 'partition')}"
 
 
 @attrs.frozen(eq=False)
@@ -177,7 +174,7 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
     bad = len(read_back(schema, sample.keys, "key") if shown.columns else shown.observed.bad)
     if shown.columns and not bad:
         return schema, ()
-    what = f"{bad:,} of {count:,} keys are" if shown.columns else "the keys are"
+    what = f"{bad:,} of {pluralize(count, 'key')} are" if shown.columns else "the keys are"
     note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
     return SideSchema(format_class("raw")(), (t.Field(field_name, t.BYTES),)), (note,)
 

@@ -14,7 +14,7 @@ import attrs
 from kdsl.changelog.database_errors import find_refusal, is_missing_table
 from kdsl.changelog.dialects import product
 from kdsl.changelog.target import WAYS_ON, Batch, is_applied, require_same_table
-from kdsl.errors import ChangelogError
+from kdsl.errors import ChangelogError, pluralize
 from kdsl.spark_internals.errors import JavaError
 
 _log = logging.getLogger(__name__)
@@ -380,7 +380,9 @@ class Connection:
         """Check that a staging table has as many rows as were counted."""
         count = self.query_number(f"SELECT COUNT(*) FROM {stage.table}")
         if count != stage.rows:
-            raise StagedRowsError(f"the staging table {stage.table} has {count} rows instead of {stage.rows}")
+            raise StagedRowsError(
+                f"the staging table {stage.table} has {pluralize(count or 0, 'row')} instead of {stage.rows}"
+            )
 
     def require_rows(self, target: DatabaseTarget, writer: str) -> None:
         """Check that a table still has rows of earlier batches, as far as the database can tell.

@@ -16,7 +16,7 @@ from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.merge import list_columns
 from kdsl.changelog.postgres import TableChange
 from kdsl.changelog.target import explain_missing_row
-from kdsl.errors import ChangelogError, listing
+from kdsl.errors import ChangelogError, listing, pluralize
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.types.sql import quote_name
@@ -230,8 +230,8 @@ class Staging:
                 return stage
             self._connection.drop(stage)
         raise ChangelogError(
-            f"{self._target.label}: Spark wrote {written} rows instead of {count} to a staging table, {TRIES} times; "
-            f"{SPECULATION}"
+            f"{self._target.label}: Spark wrote {pluralize(written, 'row')} instead of {count} to a staging table, "
+            f"{TRIES} times; {SPECULATION}"
         )
 
     def _fill_table(self, stage: str, rows: DataFrame, expected: int) -> int:
@@ -256,7 +256,7 @@ class Staging:
 
     def _explain_null_characters(self, counts: Mapping[str, int]) -> str:
         """Return the message of the error that columns have U+0000, which no string of Postgres has."""
-        columns = ", ".join(f"{name!r} ({count:,} rows)" for name, count in counts.items())
+        columns = ", ".join(f"{name!r} ({pluralize(count, 'row')})" for name, count in counts.items())
         return (
             f"{self._target.label}: strings have the character U+0000, which Postgres cannot store: {columns}; nothing "
             "of the batch was written to the table; remove the character where the rows are made, or in an ingestion "

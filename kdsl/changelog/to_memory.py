@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
-from kdsl.errors import ChangelogError, listing
+from kdsl.errors import ChangelogError, listing, pluralize
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.run.dataframes.collect import collect_arrow
 from kdsl.spark_internals.arrow import dataframe_from_arrow
@@ -42,7 +42,7 @@ class MemoryTable:
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"memory() with {len(self)} rows"
+        return f"memory() with {pluralize(len(self), 'row')}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Copy the rows, as values by column, sorted by key if keys can be compared, else as they came.

@@ -13,7 +13,7 @@ from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.documents import SQL_ENDINGS
-from kdsl.errors import Problem, ResolveError, file_position
+from kdsl.errors import Problem, ResolveError, file_position, pluralize
 from kdsl.formats import READ_ONLY as FORMAT_READ_ONLY, Direction
 from kdsl.options import Spelling
 from kdsl.resolve import problems
@@ -118,9 +118,7 @@ def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
 def _print_summary(names: Sequence[str], ingestions: Sequence[str], errors: int, warnings: int) -> None:
     """Print how many tables and ingestions were checked, and how many errors and warnings they have."""
     many = {"table": len(names), "ingestion": len(ingestions)}
-    parts = [
-        f"{n} {what}{'' if n == 1 else 's'}" for what, n in many.items() if n or (what == "table" and not ingestions)
-    ]
+    parts = [pluralize(n, what) for what, n in many.items() if n or (what == "table" and not ingestions)]
     what = f"{' and '.join(parts)} checked"
-    counts = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
+    counts = [pluralize(n, kind) for n, kind in ((errors, "error"), (warnings, "warning")) if n]
     out.print(f"{what}: {', '.join(counts) or 'no problems'}", style="red" if errors else "green", highlight=False)

@@ -15,6 +15,7 @@ from kdsl.cli.clusters import RegistryProperty, RegistryUrl, parse_pairs, requir
 from kdsl.cli.console import out, print_json, print_status, progress
 from kdsl.cluster import Cluster, Registry
 from kdsl.codegen.source import to_python
+from kdsl.errors import pluralize
 from kdsl.schemas.model import CodegenError, ConnectorName, TableDraft, TopicFormat
 
 app = typer.Typer(help="Generate table classes from schemas, DDL or topics.", no_args_is_help=True)
@@ -241,7 +242,7 @@ def topic_command(
     from kdsl.schemas.topic import topic_draft
 
     cluster = require_brokers(cluster)
-    with progress(f"reading the last {records} records of each partition of {topic}"):
+    with progress(f"reading the last {pluralize(records, 'record')} of each partition of {topic}"):
         draft = topic_draft(
             topic, cluster, records=records, kind=kind, name=name, connector=connector, with_address=with_address
         )

@@ -18,7 +18,7 @@ from kdsl.cli.check import check_table
 from kdsl.cli.console import is_notebook, print_problem, print_status, print_text, progress
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, nearest
+from kdsl.errors import KdslError, nearest, pluralize
 from kdsl.table import Table
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _print(services: Services, topics: SampleTopics, addresses: Addresses, *, ru
     for topic in topics.topics:
         reason = f"  ({topic.reason})" if topic.reason else ""
         command = f"kdsl peek {shlex.quote(topic.target or topic.name)}{reason}"
-        print_text(f"  {topic.name:{width}} {topic.records:>7,} records  {command}")
+        print_text(f"  {topic.name:{width}} {pluralize(topic.records, 'record ', 'records'):>15}  {command}")
     names = {"KDSL_BOOTSTRAP_SERVERS": False, **({"KDSL_REGISTRY": True} if services.with_registry else {})}
     for variable, is_registry in {**names, **addresses.variables}.items():
         print_text(f"export {variable}={services.registry_url if is_registry else services.bootstrap_servers}")

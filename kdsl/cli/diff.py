@@ -19,7 +19,7 @@ from kdsl.deployment.compare import compare, make_changes, select_changes, with_
 from kdsl.deployment.model import Difference, Mark, Step
 from kdsl.deployment.result import Diff
 from kdsl.deployment.show import show_differences, show_line, summarize
-from kdsl.errors import ResolveError
+from kdsl.errors import ResolveError, pluralize
 
 _STYLES: dict[Mark, str] = {"+": "green", "~": "yellow", "!": "bold red", "?": "magenta"}
 _NOT_COMPARABLE = 2
@@ -96,8 +96,10 @@ def apply(
     count = len(select_changes(steps, allow or ()))
     if count and not yes:
         if not has_keyboard():
-            raise typer.BadParameter(f"{count} changes would be made, and nobody can be asked", param_hint="--yes")
-        typer.confirm(f"make {count} change{'' if count == 1 else 's'}?", abort=True)
+            raise typer.BadParameter(
+                f"{pluralize(count, 'change')} would be made, and nobody can be asked", param_hint="--yes"
+            )
+        typer.confirm(f"make {pluralize(count, 'change')}?", abort=True)
     applied = make_changes(steps, allow or (), lambda d: _print_line("done", d))
     for d in applied.not_allowed:
         _print_line("not done, needs --allow partitions", d)

@@ -16,7 +16,7 @@ from kdsl.cli.directions import DirectionChoice, Directions
 from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.doctor import Finding, State, examine
-from kdsl.errors import ResolveError
+from kdsl.errors import ResolveError, pluralize
 from kdsl.plan.model import ReadPlan, WritePlan
 
 _LABELS: dict[State, tuple[str, str]] = {
@@ -77,10 +77,12 @@ def doctor(
             {"errors": counts["error"], "warnings": counts["warning"], "findings": [attrs.asdict(f) for f in findings]}
         )
     else:
-        results = [f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning") if counts[s]]
+        results = [pluralize(counts[s], s) for s in ("error", "warning") if counts[s]]
         results += [f"{counts['skipped']} skipped"] if counts["skipped"] else []
         style = "red" if counts["error"] else "yellow" if results else "green"
-        out.print(f"{len(findings)} checks: {', '.join(results) or 'no problems'}", style=style, highlight=False)
+        out.print(
+            f"{pluralize(len(findings), 'check')}: {', '.join(results) or 'no problems'}", style=style, highlight=False
+        )
     raise typer.Exit(1 if counts["error"] else 0)
 
 

@@ -19,7 +19,7 @@ from kdsl.cli.console import log_lines, out, print_problem, print_status, print_
 from kdsl.cli.grid import Grid
 from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
-from kdsl.errors import KdslError, Problem
+from kdsl.errors import KdslError, Problem, pluralize
 from kdsl.formats import TableId
 from kdsl.ingest import Ingestion, KafkaFeed, Pipeline, Source
 from kdsl.ingest.decision import refuse_new_tables
@@ -230,15 +230,16 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         exit_code = 1
     if loaded.unfinished is not None:
         what = "the copy" if ingestion.source.copied_once else f"batch {loaded.unfinished}"
-        pending = f"; its {loaded.pending:,} records are not counted here" if loaded.pending else ""
+        pending = (
+            f"; its {pluralize(loaded.pending, 'record is', 'records are')} not counted here" if loaded.pending else ""
+        )
         lines.append(f"{what} is not finished{pending}")
     lines += [f"{reason}: {count:,}" for reason, count in sorted(state.counts.items())]
     if state.changes:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     print_text("\n".join(lines))
-    title = f"{len(state.upstream):,} table{'' if len(state.upstream) == 1 else 's'}"
     names = ("table", "records", "columns", "primary key", "sink tables")
-    grid = Grid(title, names, right=("records", "columns"))
+    grid = Grid(pluralize(len(state.upstream), "table"), names, right=("records", "columns"))
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
         targets = ", ".join(
@@ -268,7 +269,7 @@ def _progress_lines(source: Source, checkpoint: str, state: IngestState) -> list
             lag = reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
     except LagError as e:
         return [str(e)]
-    return [f"batch {batch} is done; {lag.total:,} records are not read yet"]
+    return [f"batch {batch} is done; {pluralize(lag.total, 'record is', 'records are')} not read yet"]
 
 
 def _change_text(batch: int, change: SchemaChange) -> str:

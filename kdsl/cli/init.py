@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kdsl.cli.console import print_status, print_text
+from kdsl.errors import pluralize
 from kdsl.projects.create import Names, Template, create_project, suggest_table
 
 
@@ -30,6 +31,6 @@ def init(
     for file in creation.written:
         print_text(f"  {folder / file}")
     if creation.unchanged:
-        print_status(f"{len(creation.unchanged)} files were there already, unchanged")
+        print_status(f"{pluralize(len(creation.unchanged), 'file was', 'files were')} there already, unchanged")
     change = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print_text(f"next: {change}python -m venv .venv && . .venv/bin/activate && pip install -e '.[dev]' && pytest")

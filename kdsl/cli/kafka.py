@@ -9,6 +9,7 @@ import cattrs
 import typer
 
 from kdsl.cli.console import print_json, print_text, progress
+from kdsl.errors import pluralize
 from kdsl.testing import detached
 from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka, name_option
 from kdsl.testing.errors import LocalKafkaError
@@ -117,7 +118,7 @@ def _check_same(
     """Check that the running Kafka has the wanted number of brokers, port, data folder and login; None accepts any."""
     differences = []
     if brokers != len(running.brokers):
-        differences.append(f"{len(running.brokers)} broker(s)")
+        differences.append(pluralize(len(running.brokers), "broker"))
     if port is not None and port != running.brokers[0].port:
         differences.append(f"port {running.brokers[0].port}")
     if data_dir is not None and data_dir.expanduser().absolute() != Path(running.data_dir):

@@ -14,7 +14,7 @@ from kdsl.cli.grid import Grid
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.topic_records import plan_raw_read
 from kdsl.diagnostics.verify import Comparison, Identity, Side, compare
-from kdsl.errors import nearest
+from kdsl.errors import nearest, pluralize
 
 _WHOLE: tuple[Identity, ...] = ("record", "key", "value")
 _FIX = "write record, key, value or header:NAME; or column names, if both sides are tables as orders.py:Orders"
@@ -77,7 +77,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
     """Print the comparison as a table, and below it whether the topics are equal."""
-    title = f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}"
+    title = f"{source}: {pluralize(comparison.read, 'record')}; {target}: {comparison.written:,}"
     grid = Grid(title, ("", "records", "meaning", "for example"), right=("records",))
     for kind, meaning in _MEANING.items():
         some = ", ".join(f"{e.topic}[{e.partition}]@{e.offset}" for e in comparison.examples.get(kind, ()))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import attrs
 import pyarrow as pa
 
-from kdsl.errors import KdslError, listing
+from kdsl.errors import KdslError, listing, pluralize
 from kdsl.run.records.nulls import find_null_violations
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_schema, cast_array
@@ -177,7 +177,7 @@ class _ByBatch:
         """Call the function with a batch, and return its result as an array of ``kind``."""
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
-            self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
+            self._fail(f"{answer} for a batch of {pluralize(batch.num_rows, 'row')}", batch, answer)
         return self._array(answer.value, kind, batch)
 
     def _array(self, result: Any, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
@@ -192,7 +192,8 @@ class _ByBatch:
             )
             self._fail(f"returned a {described}, which cannot become {kind}: {e}", batch, _Answer(error=e))
         if len(array) != batch.num_rows:
-            self._fail(f"returned {len(array)} values for {batch.num_rows} rows", batch)
+            returned, wanted = pluralize(len(array), "value"), pluralize(batch.num_rows, "row")
+            self._fail(f"returned {returned} for {wanted}", batch)
         return array
 
     def _fail(self, what: str, batch: pa.RecordBatch, answer: _Answer | None = None) -> NoReturn:
@@ -241,7 +242,9 @@ class _ByRow(_ByBatch):
                 )
             return False
         if not isinstance(row.value, str) and (not row.is_none or whole.is_none):
-            self._fail(f"{whole} for a batch of {batch.num_rows} rows, and {row} for a single Row", batch, whole)
+            self._fail(
+                f"{whole} for a batch of {pluralize(batch.num_rows, 'row')}, and {row} for a single Row", batch, whole
+            )
         return True
 
     def _by_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ from kdsl.deployment.desired import CheckpointNeed
 from kdsl.deployment.model import Resource, Step
 from kdsl.deployment.topics import LiveCluster
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, TopicState
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
@@ -125,7 +125,7 @@ def _compare_positions(
 
 def _count(partitions: Positions) -> str:
     """Say that more partitions are concerned than the one that is named; empty for one."""
-    return f" (as in {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
+    return f" (as in {pluralize(len(partitions) - 1, 'more partition')})" if len(partitions) > 1 else ""
 
 
 def _exists(live: LiveCluster, partition: TopicPartition) -> bool:

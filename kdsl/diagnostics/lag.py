@@ -15,7 +15,7 @@ import attrs
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import jvm_session, needs_jvm, open_admin
-from kdsl.errors import KdslError, TopicMissingError, listing, nearest
+from kdsl.errors import KdslError, TopicMissingError, listing, nearest, pluralize
 from kdsl.notebooks import make_html, table_html
 from kdsl.retry import Deadline
 from kdsl.run.checkpoint.checkpoint import source_offsets
@@ -116,7 +116,7 @@ class Lag:
         oldest = "" if self.seconds is None else f", {format_seconds(self.seconds)} s"
         names = ("topic", "partition", *LAG_NUMBERS)
         rows = [p.format_cells() for p in self.partitions]
-        title = f"{self.of}: {self.total:,} records behind{oldest}"
+        title = f"{self.of}: {pluralize(self.total, 'record')} behind{oldest}"
         return make_html(table_html(title, names, rows, numbers=names[1:]))
 
 

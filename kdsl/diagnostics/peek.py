@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import RecordReader, record_reader, subscribe
-from kdsl.errors import KafkaReadError, RecordError
+from kdsl.errors import KafkaReadError, RecordError, pluralize
 from kdsl.plan.model import ReadPlan, Topics
 from kdsl.retry import Deadline
 from kdsl.run.offsets.stored import Range
@@ -196,7 +196,8 @@ def _read_tails(
         for batch in reader.read(ranges):
             if deadline is not None and deadline.has_passed:
                 raise KafkaReadError(
-                    f"{plan.table}: the last {n} records of each of {len(ends)} partitions were not read within "
+                    f"{plan.table}: the last {pluralize(n, 'record')} of each of {pluralize(len(ends), 'partition')} "
+                    "were not read within "
                     f"{deadline.timeout:g} s; look at fewer records, or allow more time"
                 )
             for record in filter_records(batch, plan.headers).to_pylist():

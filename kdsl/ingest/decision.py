@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 import attrs
 
 from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.errors import pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
@@ -274,12 +275,12 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
         return
     code: RefusalCode = "unreadable"
     if not feed.ignore_errors:
-        reason = f"{seen.dirty:,} records cannot be read: {first}"
+        reason = f"{pluralize(seen.dirty, 'record')} cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
         sql_fix = "correct them, or set 'ingestion.ignore-errors' = 'true' in OPTIONS of the table that is copied"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
         code = "many-errors"
-        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
+        reason = f"{pluralize(total, 'record')} could not be read, and at most {feed.max_errors:,} may: {first}"
         fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
         sql_fix = "correct the producer, or raise 'ingestion.error-tolerance.max-count' in OPTIONS"
     else:

@@ -12,6 +12,7 @@ from functools import reduce
 
 import attrs
 
+from kdsl.errors import pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.definition import Behavior, Pipeline
 from kdsl.ingest.ends.end import CHANGE_TAGS, Sink, SinkRules
@@ -209,7 +210,8 @@ class _SinkTable:
             self.refuse(
                 "many-columns",
                 None,
-                f"it would have {len(schema.columns):,} columns, and {self.policy.rules.title} allows {most:,}",
+                f"it would have {pluralize(len(schema.columns), 'column')}, and {self.policy.rules.title} allows "
+                f"{most:,}",
                 "leave columns out with a projection",
                 _SELECT,
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
+from kdsl.errors import pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.definition import MAX_TABLES
 from kdsl.ingest.schema_changes import RecordId, Refusal, SchemaChange, TableDelta, UpstreamTable, changes_between
@@ -81,7 +82,7 @@ def learn(
         tables[table] = _sort_new_columns(tables[table], known.get(table), record_ids)
     if len(tables) > max(max_tables, len(known)):
         record_id, table = min((min(record_ids.values()), one) for one, record_ids in first.items() if one not in known)
-        reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
+        reason = f"the messages name {pluralize(len(tables), 'table')}, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
         sql_fix = "copy fewer topics, with INCLUDING TABLE or EXCLUDING TABLE"
         refusals.append(Refusal(table, None, reason, fix, record_id, sql_fix=sql_fix, code="many-tables"))

@@ -17,6 +17,7 @@ from typing import Literal
 
 import attrs
 
+from kdsl.errors import pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.ids import MAX_PARTS, parse_id
 from kdsl.name_patterns import TOPIC_FIX, PatternError, compile_pattern
@@ -182,9 +183,8 @@ class RouteRule:
             )
         wrong = [n for n in references if _group_number(str(n), groups) is None]
         if wrong:
-            has = f"{groups} group{'' if groups == 1 else 's'}"
             raise SelectorError(
-                f"the sink table uses ${wrong[0]}, and the pattern has {has}",
+                f"the sink table uses ${wrong[0]}, and the pattern has {pluralize(groups, 'group')}",
                 "put the part of the pattern that you mean in round brackets",
             )
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kdsl.durations import duration_text
+from kdsl.errors import pluralize
 from kdsl.ingest.definition import Pipeline, Transform
 from kdsl.ingest.ends.end import Source
 from kdsl.ingest.ends.kafka import KafkaFeed
@@ -98,9 +99,9 @@ def _describe_run(source: Source, pipeline: Pipeline) -> Iterator[str]:
     else:
         yield f"a batch every {duration_text(pipeline.trigger)}"
     yield f"checkpoint {pipeline.checkpoint}" if pipeline.checkpoint else "no checkpoint in the file"
-    yield f"{pipeline.sink_concurrency} tables at a time"
+    yield f"{pluralize(pipeline.sink_concurrency, 'table')} at a time"
     if pipeline.parallelism is not None:
-        yield f"at most {pipeline.parallelism} tasks"
+        yield f"at most {pluralize(pipeline.parallelism, 'task')}"
     if pipeline.time_zone is not None:
         yield f"time zone {pipeline.time_zone}"
     if pipeline.collector is not None:

@@ -9,6 +9,7 @@ from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import duration_text
+from kdsl.errors import pluralize
 from kdsl.notebooks import PlanText
 from kdsl.plan.model import (
     DeadLetterTopic,
@@ -48,11 +49,11 @@ def _describe_read(plan: ReadPlan) -> Iterator[str]:
         yield _format_step("group", [f"refused while somebody else uses the group {plan.group_id!r}"])
     yield _format_step("discovery", ["off" if plan.discovery is None else f"every {duration_text(plan.discovery)}"])
     limits = [
-        f"at most {limit:,} records of {what}"
+        f"at most {pluralize(limit, 'record')} of {what}"
         for limit, what in ((plan.max_records, "a batch"), (plan.max_records_per_partition, "a partition and batch"))
         if limit is not None
     ]
-    limits += [] if plan.parallelism is None else [f"at most {plan.parallelism} tasks"]
+    limits += [] if plan.parallelism is None else [f"at most {pluralize(plan.parallelism, 'task')}"]
     yield from _format_optional_step("limits", limits)
     yield from _format_optional_step("headers", _describe_header_filter(plan.headers))
     yield from _format_optional_step("client", _describe_properties(plan.properties))
@@ -89,7 +90,7 @@ def _describe_write(plan: WritePlan) -> Iterator[str]:
     lines = [target, *_describe_client(plan), f"delivery {plan.delivery}", *_describe_transactions(plan.transactions)]
     lines += [] if plan.upserts is None else _describe_upsert_write(plan.upserts)
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
-    lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
+    lines += [] if plan.parallelism is None else [pluralize(plan.parallelism, "task")]
     yield _format_step("sink", lines)
 
 
@@ -114,7 +115,7 @@ def _describe_upserts(upserts: Upserts) -> Iterator[str]:
         until = "" if upserts.ttl is None else f", for {duration_text(upserts.ttl)} after its last record"
         yield f"against the last row of each key, which is kept by topic partition beside the checkpoint{until}"
     elif upserts.images:
-        yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
+        yield f"against the last row of each key, which is kept in {pluralize(upserts.buckets, 'bucket')}"
     else:
         yield "the last of each key in a batch, without the row before"
 
@@ -124,7 +125,7 @@ def _describe_upsert_write(upserts: UpsertWrite) -> list[str]:
     lines = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
     if upserts.rows:
         length = duration_text(timedelta(seconds=upserts.seconds))
-        lines.append(f"the last change of each key, of {upserts.rows} keys or {length}")
+        lines.append(f"the last change of each key, of {pluralize(upserts.rows, 'key')} or {length}")
     return lines
 
 

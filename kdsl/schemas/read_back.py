@@ -11,6 +11,7 @@ import pyarrow as pa
 from kdsl.cluster import Registry
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.errors import pluralize
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.run.records.decode import RecordDecoder
@@ -97,7 +98,7 @@ def correct_columns(
         unreadable &= _read_column(table, text, records, registry)
     if len(unreadable) == len(records):
         raise CodegenError(
-            f"{draft.table.name}: none of the {len(records)} records can be read: "
+            f"{draft.table.name}: none of the {pluralize(len(records), 'record')} can be read: "
             f"{_describe(result.rejections[min(unreadable)])}; choose another --format"
         )
     kinds: dict[str, t.DataType] = {}
@@ -107,7 +108,7 @@ def correct_columns(
         count = len(rejected[column.name] - unreadable)
         if not count:
             continue
-        reason = f"{count} of {len(records)} records have values that {column.type} cannot hold"
+        reason = f"{count} of {pluralize(len(records), 'record')} have values that {column.type} cannot hold"
         for kind in _list_candidates(column, looks.get(column.name)):
             if _read_column(table, attrs.evolve(column, type=kind), records, registry) <= unreadable:
                 kinds[column.name] = kind
@@ -128,7 +129,7 @@ def correct_columns(
     result = read_records(_sample_table(corrected.table), records, registry)
     if result.rejections:
         first = result.rejections[min(result.rejections)]
-        note = f"{len(result.rejections)} of the {len(records)} records cannot be read: {_describe(first)}"
+        note = f"{len(result.rejections)} of the {pluralize(len(records), 'record')} cannot be read: {_describe(first)}"
         corrected = attrs.evolve(corrected, notes=(*corrected.notes, note))
     return corrected, result.rows
 

@@ -16,7 +16,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, topic_settings
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_raw_records
-from kdsl.errors import show_bytes
+from kdsl.errors import pluralize, show_bytes
 from kdsl.formats import Format, Side
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaId
@@ -141,7 +141,9 @@ def draft_records(
         tombstones += values.count(value.format.tombstone)
     key = infer(keys, None, "key") if any(k is not None for k in keys) else None
     changes = not value.format.insert_only
-    notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
+    notes = [
+        f"inferred from the last {pluralize(len(messages), 'record')} of the topic {topic!r}; other records may differ"
+    ]
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
     upserts = _are_upserts(topic, cluster, connector, keys, key, value)
@@ -185,7 +187,9 @@ def _are_upserts(
             reason = f"its values are change data, of the format {value.format.identifier!r}"
         else:
             without = sum(k is None for k in keys)
-            reason = f"{without} of its last {len(keys)} records have no message key, which identifies the row"
+            reason = (
+                f"{without} of its last {pluralize(len(keys), 'record')} have no message key, which identifies the row"
+            )
         raise CodegenError(
             f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
         )
@@ -258,7 +262,8 @@ def infer_side(
     inferred = _infer_unframed(messages, kind, side)
     if kind is None and any(frames):
         note = (
-            f"the header {RegistryFormat.frame_headers[side]!r} of {sum(map(bool, frames))} records names a schema; "
+            f"the header {RegistryFormat.frame_headers[side]!r} of {pluralize(sum(map(bool, frames)), 'record')} "
+            "names a schema; "
             "name its registry with --registry"
         )
         return attrs.evolve(inferred, notes=(*inferred.notes, note))

@@ -9,7 +9,7 @@ import attrs
 from kdsl.ddl.create_table import read_hint_options
 from kdsl.ddl.statement_reader import StatementError
 from kdsl.ddl.statements import CreateView, Fragment
-from kdsl.errors import Problem, listing
+from kdsl.errors import Problem, listing, pluralize
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.scripts.names import ScriptNames
 from kdsl.scripts.options import WRITE_ONLY
@@ -120,7 +120,7 @@ class QueryPlanner:
         translated = self._translate(query, streaming=streaming)
         count = 0 if translated is None else len(translated.columns.fields)
         if translated is not None and statement.columns and len(statement.columns) != count:
-            message = f"the view names {len(statement.columns)} columns, and its query has {count}"
+            message = f"the view names {pluralize(len(statement.columns), 'column')}, and its query has {count}"
             self._problems.append(Problem("view-columns", message, f"write {count} names, or none", statement.where))
             translated = None
         name = statement.name.last

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kdsl.durations import duration_text
+from kdsl.errors import pluralize
 from kdsl.ingest.show import show_plan
 from kdsl.plan.show import lines_of_inference
 from kdsl.resolve.transport import transport_of
@@ -77,7 +78,7 @@ def _describe_table(table: ScriptTable) -> str:
     """
     if table.topic is None:
         rows = table.generated
-        ends = "" if rows is None else f", {'no end' if rows.rows is None else f'{rows.rows} rows'}"
+        ends = "" if rows is None else ", no end" if rows.rows is None else f", {pluralize(rows.rows, 'row')}"
         return f"{table.name} ({table.connector}{ends})"
     options = table.topic.definition.options.valid()
     topics = options.topic if options.topic else f"pattern {options.topic_pattern}"

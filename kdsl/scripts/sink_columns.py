@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.ddl.tables import DeclaredTable
 from kdsl.declare.definition import ColumnDef
-from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.errors import Problem, Where, listing, nearest, pluralize
 from kdsl.flink_sql.expressions.casts import NoCastError, cast, is_assignable
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.scripts.queries.translator import TranslatedQuery
@@ -74,7 +74,10 @@ def match_columns(
         return (), problems
     if len(fields) != len(wanted):
         selected, taken = (", ".join(f"{c.name} {c.type.spelling}" for c in each) for each in (fields, wanted))
-        message = f"the query has {len(fields)} columns ({selected}), and {table.name} takes {len(wanted)} ({taken})"
+        message = (
+            f"the query has {pluralize(len(fields), 'column')} ({selected}), and {table.name} takes {len(wanted)} "
+            f"({taken})"
+        )
         unwritten = [c.name for c in table.columns if c not in sink]
         fix = "select the columns that the table takes, in its order"
         fix += f"; {listing(unwritten)} cannot be written" if unwritten else ""

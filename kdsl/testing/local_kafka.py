@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kdsl.errors import listing, nearest
+from kdsl.errors import listing, nearest, pluralize
 from kdsl.java import find_java
 from kdsl.retry import Deadline, retry
 from kdsl.testing.acls import allow
@@ -269,7 +269,7 @@ class LocalKafka(LocalService, RunningKafka):
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
         open_storage(self.data_dir, brokers=self.brokers, kafka=kafka, java=java)
-        self._on_progress(f"starting Kafka {kafka.version} with {self.brokers} broker(s)")
+        self._on_progress(f"starting Kafka {kafka.version} with {pluralize(self.brokers, 'broker')}")
         self._site = Site(self._users, self.data_dir)
         self._site.start(self.security, self.mark)
         self._start_brokers(java, kafka)

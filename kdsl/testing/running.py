@@ -22,6 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from kdsl.errors import pluralize
 from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
 
@@ -160,7 +161,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a total that is not larger than before, or does not answer; or
                 leaders are missing after 60 s.
         """
-        with convert_errors(f"Topic {name!r} cannot have {total} partitions"):
+        with convert_errors(f"Topic {name!r} cannot have {pluralize(total, 'partition')}"):
             _await_one(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
         self._wait_for_leaders(name, total)
         self._producer = None  # it would not look for partitions that it does not know for minutes
@@ -256,7 +257,8 @@ class RunningKafka:
             producer.poll(0)
         producer.flush()
         if errors:
-            raise LocalKafkaError(f"{len(errors)} record(s) for topic {topic!r} were not accepted: {errors[0].str()}")
+            refused = pluralize(len(errors), "record")
+            raise LocalKafkaError(f"Kafka has not accepted {refused} for topic {topic!r}: {errors[0].str()}")
         return placed
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message[bytes, bytes]]:

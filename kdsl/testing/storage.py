@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import cattrs
 
+from kdsl.errors import pluralize
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.folders import is_locked, lock_file, make_folder
 from kdsl.testing.kafka_jars import KafkaJars
@@ -52,8 +53,8 @@ def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) 
         cluster = _read(note)
         if cluster.brokers != brokers:
             raise LocalKafkaError(
-                f"{data_dir} holds a cluster of {cluster.brokers} broker(s), and {brokers} were asked for; start it "
-                f"with brokers={cluster.brokers}, or name another folder"
+                f"{data_dir} holds a cluster of {pluralize(cluster.brokers, 'broker')}, and {brokers} were asked for; "
+                f"start it with brokers={cluster.brokers}, or name another folder"
             )
         for node_id in range(1, brokers + 1):
             if is_locked(log_dir(data_dir, node_id) / ".lock"):  # Kafka's own lock

@@ -243,7 +243,7 @@ def test_what_keeps_columns_from_being_inferred_is_reported(
 
     with pytest.raises(InferenceError, match="there is no record that shows a column yet"):
         shop.table(empty)
-    with pytest.raises(InferenceError, match="1 of 1 messages cannot be read as json, the first because"):
+    with pytest.raises(InferenceError, match="1 of 1 message cannot be read as json, the first because"):
         shop.table(words)
     with pytest.raises(InferenceError, match=r"3 of 3 messages .*; they look like canal-json; name their format"):
         debezium.table(changes)

@@ -121,7 +121,7 @@ class TestWithABroker:
         assert (done.exit_code, actual["errors"]) == (0, 0)
         assert [f["state"] for f in actual["findings"] if f["check"].startswith("retention of ")] == ["ok"]
         assert [f["message"] for f in actual["findings"] if f["check"] == "start"] == [
-            "earliest: 3 offsets to read in 1 partitions"
+            "earliest: 3 offsets to read in 1 partition"
         ]
 
     def test_verify_and_lag(self, kdsl_kafka: RunningKafka, users: str) -> None:

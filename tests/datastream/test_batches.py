@@ -136,7 +136,7 @@ class TestColumnAppender:
 
     def test_as_many_values_as_rows(self) -> None:
         assert self.column_error(lambda b: ["a"]) == (
-            "the function 'm:f' returned 1 values for 2 rows; return an Arrow array, a numpy array or a list, with one "
+            "the function 'm:f' returned 1 value for 2 rows; return an Arrow array, a numpy array or a list, with one "
             "value for each row"
         )
 

@@ -174,7 +174,7 @@ def test_a_line_of_the_wrong_size_fails_its_message() -> None:
 
     assert [r["v"] for r in decoded.rows.to_pylist()] == [1, 2, 3]
     assert decoded.bad == (
-        BadRecord(1, "a part between line delimiters has 1 bytes, but the type SMALLINT takes 2 bytes"),
+        BadRecord(1, "a part between line delimiters has 1 byte, but the type SMALLINT takes 2 bytes"),
     )
 
 

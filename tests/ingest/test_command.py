@@ -108,7 +108,7 @@ def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
     kdsl_kafka.produce(topic, json.dumps({"t": "a", "id": 3}))
     status, columns = kdsl(*call, "--status").output, kdsl(*call, "a", "--schemas").output
 
-    assert "batch 1 is done; 1 records are not read yet" in status
+    assert "batch 1 is done; 1 record is not read yet" in status
     assert [run.exit_code for run in runs] == [0, 0]
     for run, line in zip(
         runs, ["batch 0: 2 records of 2 tables (a 1, b 1)", "batch 1: 1 record of 1 table (a 1)"], strict=True
@@ -154,7 +154,8 @@ def test_the_status_without_brokers_has_the_rest_and_the_error(tmp_path: Path, m
     assert f"checkpoint {checkpoint}\nthe progress is not known: no broker of localhost:1 answers\ndirty: 3\n" in (
         result.output
     )
-    assert "1 table " in result.output
+    assert "\n1 table\n" in result.output
+    assert "none" in next(line for line in result.output.splitlines() if line.startswith("│ a"))  # the primary key
 
 
 def test_the_status_counts_finished_batches_and_tables_with_rows(

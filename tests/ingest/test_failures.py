@@ -204,7 +204,7 @@ class TestChanges:
         )
         setup.produce(message)
 
-        with pytest.raises(StreamingQueryException, match=rf"1 records cannot be read: .*offset 0: it has no {member}"):
+        with pytest.raises(StreamingQueryException, match=rf"1 record cannot be read: .*offset 0: it has no {member}"):
             setup.run(strict, MemoryWriter())
 
         setup.run(tolerant, MemoryWriter())

@@ -139,9 +139,9 @@ class TestValuesWithoutAType:
 
         lines = str(error.value).splitlines()
         assert [line.split(";")[0].strip() for line in lines[1:]] == [
-            f"{name}.t, column 'day': 1 values are zero dates, such as 0000-00-00, which DATE does not hold",
-            f"{name}.t, column 'at': 1 values are zero dates, such as 0000-00-00, which TIMESTAMP(0) does not hold",
-            f"{name}.t, column 'moment': 1 values are zero dates, such as 0000-00-00, which TIMESTAMP_LTZ(0) does not "
+            f"{name}.t, column 'day': 1 value is a zero date, such as 0000-00-00, which DATE does not hold",
+            f"{name}.t, column 'at': 1 value is a zero date, such as 0000-00-00, which TIMESTAMP(0) does not hold",
+            f"{name}.t, column 'moment': 1 value is a zero date, such as 0000-00-00, which TIMESTAMP_LTZ(0) does not "
             "hold",
             f"{name}.spans, column 'span': 3 values are not times of a day, which TIME(0) does not hold",
         ]

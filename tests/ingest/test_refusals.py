@@ -659,7 +659,7 @@ class TestOnSpark:
         setup.run(strict, writer)
         setup.produce('{"id": 2, "": 1}', '{"id": 3, "": null}')
 
-        refuse(setup, strict, "1 records cannot be read: .*offset 1: a member has an empty name.*ignore-errors", writer)
+        refuse(setup, strict, "1 record cannot be read: .*offset 1: a member has an empty name.*ignore-errors", writer)
 
         setup.run(tolerant, writer)
         assert writer.appended["lake", "t"] == [{"id": 1}, {"id": 3}]

@@ -258,7 +258,7 @@ def test_a_table_that_exists_is_compared_at_the_first_touch(setup: Setup) -> Non
 def test_records_that_cannot_be_read_refuse_the_batch_unless_they_are_allowed(setup: Setup) -> None:
     writer = MemoryWriter()
     setup.produce({"id": 1}, "nonsense", {"id": 2})
-    with pytest.raises(StreamingQueryException, match=r"1 records cannot be read: topic .*, partition 0, offset 1"):
+    with pytest.raises(StreamingQueryException, match=r"1 record cannot be read: topic .*, partition 0, offset 1"):
         setup.run(setup.ingestion(Memory(), transform=[KEYED], route=[INTO_T]), writer)
     assert writer.tables == {}
     setup.run(setup.ingestion(Memory(), setup.feed(ignore_errors=True), transform=[KEYED], route=[INTO_T]), writer)

@@ -320,7 +320,7 @@ class TestPostgres:
 
         script.kafka.produce(script.topic, Record('{"note": "b"}', key='{"k": "x"}'))
         with pytest.raises(
-            ScriptError, match=r"1 records cannot be read.*'ingestion\.ignore-errors' = 'true' in OPTIONS"
+            ScriptError, match=r"1 record cannot be read.*'ingestion\.ignore-errors' = 'true' in OPTIONS"
         ):
             script.run_script(text)
         hint = "/*+ OPTIONS('ingestion.ignore-errors' = 'true') */"

@@ -73,7 +73,7 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("statement", "code", "message"),
         [
-            ("INSERT INTO sink SELECT id FROM source", "insert-count", "the query has 1 columns (id INT)"),
+            ("INSERT INTO sink SELECT id FROM source", "insert-count", "the query has 1 column (id INT)"),
             (
                 "INSERT INTO sink SELECT name, name FROM source",
                 "insert-type",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.errors import pluralize
 from kdsl.formats import BadRecord, Decoded
 from kdsl.registry.model import SchemaId
 from kdsl.shown_values import show_value
@@ -139,7 +140,7 @@ def _explain_frame(message: bytes) -> str:
     """Why a message has no valid frame."""
     length, instead = len(message), JSON_INSTEAD if looks_like_json(message) else ""
     frame = "the frame of a schema registry (a zero byte and a schema id of four bytes)"
-    size = f"{length} byte{'' if length == 1 else 's'}"
+    size = pluralize(length, "byte")
     if length < ID_FRAME:
         return f"the message has {size}, which is less than {frame}{instead}"
     if message[0] == _BY_GUID:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import attrs
 
+from kdsl.errors import pluralize
 from kdsl.shown_values import quote_value
 from kdsl.types.strings.numbers import BLANKS, trim
 
@@ -101,7 +102,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
     else:
         _read_extra(row, dialect, columns)
     if dialect.require_all and len(values) < columns:
-        raise ValueError(f"the row has {count_values(len(values))}, but the table has {columns} columns")
+        raise ValueError(f"the row has {count_values(len(values))}, but the table has {pluralize(columns, 'column')}")
     return values
 
 
@@ -117,7 +118,7 @@ def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
 
 def count_values(values: int) -> str:
     """A number of values as a phrase."""
-    return "1 value" if values == 1 else f"{values} values"
+    return pluralize(values, "value")
 
 
 class _RowReader:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kdsl.errors import pluralize
 from kdsl.shown_values import quote_value
 from kdsl.types import model as t
 from kdsl.types.strings import numbers, temporal
@@ -42,7 +43,9 @@ class ReferenceDecoder:
                 return None
             raise
         if len(values) < len(self._columns) and not self.ignore:
-            raise ValueError(f"the row has {count_values(len(values))}, but the table has {len(self._columns)} columns")
+            raise ValueError(
+                f"the row has {count_values(len(values))}, but the table has {pluralize(len(self._columns), 'column')}"
+            )
         converted = []
         for (name, convert), value in zip(self._columns, values, strict=False):
             try:
@@ -84,9 +87,8 @@ class ReferenceDecoder:
             if not parts:
                 return None
             if len(parts) < len(members) and not self.ignore:
-                raise ValueError(
-                    f"{quote_value(value)} has {count_values(len(parts))}, but the ROW has {len(members)} members"
-                )
+                wanted = pluralize(len(members), "member")
+                raise ValueError(f"{quote_value(value)} has {count_values(len(parts))}, but the ROW has {wanted}")
             row: dict[str, Any] = dict.fromkeys(name for name, _ in members)
             for (name, convert_member), part in zip(members, parts, strict=False):
                 try:

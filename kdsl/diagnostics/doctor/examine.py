@@ -22,7 +22,7 @@ from kdsl.diagnostics.doctor.java_admin import inspect_with
 from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.diagnostics.doctor.tables import check_read, check_write
 from kdsl.distribution import NAME
-from kdsl.errors import KdslError, ResolveError
+from kdsl.errors import KdslError, ResolveError, pluralize
 from kdsl.extras import MissingPackageError
 from kdsl.java import JavaError, find_java, java_version
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -254,4 +254,4 @@ def _check_login(cluster: Cluster) -> tuple[Finding, ClusterAdmin | None]:
     if settings.get("security.protocol", "").upper().startswith("SASL_"):
         how = f"accepted ({settings.get('sasl.mechanism', 'GSSAPI')})"
     by = "" if isinstance(admin, LibrdkafkaAdmin) else ", by Java's client"
-    return ok("login", f"{how}{by}; {len(names)} topic{'' if len(names) == 1 else 's'} are visible"), admin
+    return ok("login", f"{how}{by}; {pluralize(len(names), 'topic is', 'topics are')} visible"), admin

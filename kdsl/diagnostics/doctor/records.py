@@ -10,7 +10,7 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import needs_jvm
 from kdsl.diagnostics.doctor.findings import Finding, ok, warning
 from kdsl.diagnostics.peek import last_raw_records
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.formats import SCHEMA_HEADERS, Side
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.frame_headers import find_last_header
@@ -62,7 +62,8 @@ def check_frame_headers(table: str, topic: str, side: Side, part: Part, records:
     if not count:
         return
     check = f"{side} schemas of {topic}"
-    message = f"the header {header!r} of {count} of the last {len(records)} records names the schema of the {side}"
+    last = pluralize(len(records), "record")
+    message = f"the header {header!r} of {count} of the last {last} names the schema of the {side}"
     chosen = part.format
     if side in chosen.frame_headers:
         yield ok(check, f"{message}, which {table} reads")

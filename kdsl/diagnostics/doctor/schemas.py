@@ -10,7 +10,7 @@ import attrs
 from kdsl.cluster import Cluster, Registry
 from kdsl.diagnostics.clients import open_registry
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.formats import Direction, RegistrySchemas, Side, Use
 from kdsl.plan.model import Part, ReadPlan, WritePlan
 from kdsl.registry import (
@@ -81,7 +81,7 @@ def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[
     check = f"registry {client.address}"
     try:
         try:
-            seen = f"accepted; {len(client.subjects())} subjects are visible"
+            seen = f"accepted; {pluralize(len(client.subjects()), 'subject is', 'subjects are')} visible"
         except RegistryRefusedError as e:
             yield ok(check, "it answers")
             if "HTTP 403" not in str(e):

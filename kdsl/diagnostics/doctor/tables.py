@@ -15,7 +15,7 @@ from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
 from kdsl.diagnostics.doctor.records import check_records
 from kdsl.diagnostics.topic_records import read_ranges
 from kdsl.durations import duration_text
-from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
+from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest, pluralize
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.exactly_once.acquire import read_limits
 from kdsl.run.leases.lease import group_lease
@@ -163,9 +163,7 @@ def check_leaders(name: str, state: TopicState) -> Iterator[Finding]:
         yield warning(f"topic {name}", message, "check the brokers that hold them")
     else:
         replicas = min((p.replicas for p in state.partitions), default=0)
-        count = len(state.partitions)
-        parts = f"{count} partition{'' if count == 1 else 's'}"
-        copies = f"{replicas} replica{'' if replicas == 1 else 's'}"
+        parts, copies = pluralize(len(state.partitions), "partition"), pluralize(replicas, "replica")
         yield ok(f"topic {name}", f"{parts}, {copies} each, all in sync")
     if not state.id:
         message = "the brokers have no topic ids: they are older than Kafka 2.8, the oldest version that kdsl supports"
@@ -212,7 +210,8 @@ def check_durability(
     in_sync = min((p.in_sync for p in state.partitions), default=0)
     least = int(settings.get("min.insync.replicas", "1"))
     if kdsl_settings.acks == "all" and in_sync < least:
-        message = f"min.insync.replicas is {least} and {in_sync} replicas are in sync, so no write succeeds now"
+        present = pluralize(in_sync, "replica is", "replicas are")
+        message = f"min.insync.replicas is {least} and {present} in sync, so no write succeeds now"
         yield error(check, message, "start the brokers that are down, or lower min.insync.replicas of the topic")
     elif replicas > 1 and replicas == least:
         message = f"min.insync.replicas is {least}, as many as there are replicas: one broker down stops all writes"
@@ -392,4 +391,5 @@ def _check_start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
         return error("start", str(e).removeprefix(f"{plan.table}: "), "follow the advice of the message")
     ends = subscription.ends(subscription.partitions(topics))
     waiting = sum(max(0, ends[partition] - at) for partition, at in begin.offsets.items())
-    return ok("start", f"{plan.start.mode}: {waiting:,} offsets to read in {len(begin.offsets)} partitions")
+    to_read = f"{pluralize(waiting, 'offset')} to read in {pluralize(len(begin.offsets), 'partition')}"
+    return ok("start", f"{plan.start.mode}: {to_read}")

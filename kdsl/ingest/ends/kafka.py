@@ -22,7 +22,7 @@ from kdsl.declare.connector import (
 )
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
-from kdsl.errors import listing, nearest
+from kdsl.errors import listing, nearest, pluralize
 from kdsl.formats import ALONE, Observer, TableId, Use, format_class, format_names
 from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ends.kafka_end import DEBEZIUM, PROPERTIES, KafkaEnd, Side
@@ -269,7 +269,11 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     def describe(self) -> Iterator[str]:
         """Yield the cluster, the topics, how they are read, and the other options, with secrets hidden."""
         yield " ".join(["kafka", *(f"({self.name})" for _ in [0] if self.name), self.cluster.label, self.topics])
-        prefetch = f"the newest {self.prefetch} records of each partition first" if self.prefetch else "no prefetch"
+        prefetch = (
+            f"the newest {pluralize(self.prefetch, 'record')} of each partition first"
+            if self.prefetch
+            else "no prefetch"
+        )
         yield f"  {self.value.identifier}, {self.inference} inference, {prefetch}, start {self.startup}"
         shown = {SERVERS, "topic", "topic-pattern", "value.format", "name", "schema.inference.strategy"}
         shown |= {"scan.max.pre.fetch.records", "scan.startup.mode", f"{PROPERTIES}{SERVERS}"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.changelog.target import Batch, explain_replaced_table
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Decision, forgive_errors
 from kdsl.ingest.definition import Pipeline
@@ -444,8 +444,8 @@ def _warn_of_dropped_columns(state: IngestState, decision: Decision) -> None:
 def with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:
     """The decision with the number of lost values in its note; a warning in the log names each column."""
     for (table, column), count in losses.items():
-        _log.warning("%s, column %r: %s values are lost: the sink table does not hold them", format_id(table), column,
-                     f"{count:,}")  # fmt: skip
+        lost = pluralize(count, "value is", "values are")
+        _log.warning("%s, column %r: %s lost: the sink table does not hold such values", format_id(table), column, lost)
     if not losses:
         return decision
     counts = {**decision.note.counts, LOST: sum(losses.values())}

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kdsl.changelog.target import Batch
 from kdsl.cluster import Cluster
+from kdsl.errors import pluralize
 from kdsl.ingest.definition import IngestionDef, Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.run.raw import raw_table
@@ -151,7 +152,8 @@ def _log_records(name: str, packets: DataFrame, batch: Batch) -> None:
         _log.warning("%stopic %s, partition %d, offset %d: %s", name, *place, reason)
     count = lines.count()
     if count > MAX_LOGGED:
-        _log.warning("%s%s more records of batch %d cannot be read", name, f"{count - MAX_LOGGED:,}", batch.number)
+        more = pluralize(count - MAX_LOGGED, "more record")
+        _log.warning("%s%s of batch %d cannot be read", name, more, batch.number)
 
 
 def _write_letters(plan: ReadPlan, cluster: Cluster, source: Cluster, packets: DataFrame, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.diagnostics.clients import open_admin
-from kdsl.errors import KdslError, nearest
+from kdsl.errors import KdslError, nearest, pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
@@ -117,7 +117,7 @@ class IngestLog:
         text = f"{self._prefix}batch {progress.batch}: {', '.join(parts)}"
         text += "" if seconds is None else f", in {seconds / 1000:,.1f} s"
         lag = _find_lag(reads)
-        text += "" if lag is None else f"; {f'{lag:,} records behind' if lag else 'up to date'}"
+        text += "" if lag is None else f"; {pluralize(lag, 'record')} behind" if lag else "; up to date"
         _log.info("%s", text, extra={PROGRESS: True})
 
     def report_idle(self) -> None:
@@ -132,7 +132,7 @@ class IngestLog:
             return
         self._has_ended = True
         parts = [_write_records(self._records, self._rows), *_write_counts(self._counts)]
-        batches = "1 batch" if self._batches == 1 else f"{self._batches:,} batches"
+        batches = pluralize(self._batches, "batch", "batches")
         how = "ended" if error is None else "failed"
         seconds = time.monotonic() - self._began
         _log.info("%s%s after %s: %s, in %.1f s", self._prefix, how, batches, ", ".join(parts), seconds)
@@ -144,16 +144,11 @@ class IngestLog:
 def _write_records(records: Mapping[TableId, int], rows: int) -> str:
     """The number of records, and that of each table; without tables, the number of rows."""
     if not records:
-        return _count(rows, "row") if rows else "no rows"
+        return pluralize(rows, "row") if rows else "no rows"
     first = sorted(records, key=lambda table: (-records[table], table))[:_MOST_TABLES]
     names = [f"{format_id(table)} {records[table]:,}" for table in first]
     names += ["…"] if len(records) > len(names) else []
-    return f"{_count(sum(records.values()), 'record')} of {_count(len(records), 'table')} ({', '.join(names)})"
-
-
-def _count(number: int, what: str) -> str:
-    """A number of things; ``what`` is the word for one."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{pluralize(sum(records.values()), 'record')} of {pluralize(len(records), 'table')} ({', '.join(names)})"
 
 
 def _write_counts(counts: Mapping[str, int]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError
+from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError, pluralize
 
 Action = Literal["read", "commit", "create", "change"]
 """What a client asks for: to read something, to commit offsets, or to create or change a topic."""
@@ -203,6 +203,13 @@ def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str]) 
     else:
         those, it = f"topics {listing(names)}", "them"
     return TopicMissingError(f"{table}: the cluster has no {those}; create {it}, or correct the name")
+
+
+def explain_deleted(topic: str, partition: int, count: int) -> str:
+    """How many offsets of a topic partition were deleted before they were read, as the beginning of a sentence."""
+    where = f"of topic {topic}, partition {partition}"
+    several = f"offsets {where} were deleted before they were read"
+    return pluralize(count, f"offset {where} was deleted before it was read", several)
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:

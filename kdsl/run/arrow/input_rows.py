@@ -14,7 +14,7 @@ from kdsl.declare.definition import MISSING, TableDef
 from kdsl.declare.dsl.rows import is_constructor_argument, row_kind
 from kdsl.declare.dsl.table_def import COLUMNS, read_columns
 from kdsl.declare.dsl.values import BadValueError, to_arrow
-from kdsl.errors import Problem, RowError, Where, fail_on, listing, nearest
+from kdsl.errors import Problem, RowError, Where, fail_on, listing, nearest, pluralize
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import WritePlan
 from kdsl.run.arrow.arrow_types import can_cast, cast_exactly
@@ -72,7 +72,7 @@ class InputRows:
         for field in self._plan.columns.fields:
             here = Where(table=self._plan.table, column=field.name)
             if names.count(field.name) > 1:
-                message = f"the rows have {names.count(field.name)} columns {field.name!r}"
+                message = f"the rows have {pluralize(names.count(field.name), 'column')} {field.name!r}"
                 problems.append(Problem("write-column-twice", message, "leave out all but one", here))
             elif field.name in names:
                 got, want = schema.field(field.name).type, arrow_type(field.type)

@@ -12,7 +12,7 @@ import attrs
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.durations import duration_text
-from kdsl.errors import CheckpointError, listing
+from kdsl.errors import CheckpointError, listing, pluralize
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin.errors import topic_recreated
 from kdsl.run.admin.java_admin import open_admin
@@ -79,12 +79,12 @@ def resolve_start(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> Read
         at_time = admin.at_time(list(offsets), max(0, since))
         offsets = {p: at if at_time.get(p) is None else min(at, at_time[p] or 0) for p, at in offsets.items()}
         _log.info(
-            "%s: starts %s before the watermark %s of the checkpoint %s, %d offsets before its positions",
+            "%s: starts %s before the watermark %s of the checkpoint %s, %s before its positions",
             plan.table,
             duration_text(start.rewind),
             format_instant(stopped.watermark),
             start.checkpoint,
-            sum(stopped.positions[p] - at for p, at in offsets.items()),
+            pluralize(sum(stopped.positions[p] - at for p, at in offsets.items()), "offset"),
         )
     chosen = tuple((topic, partition, at) for (topic, partition), at in sorted(offsets.items()))
     return attrs.evolve(plan, start=attrs.evolve(start, offsets=chosen, checkpoint="", rewind=None))

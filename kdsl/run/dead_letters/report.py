@@ -21,7 +21,7 @@ import attrs
 import orjson
 
 from kdsl.declare.dead_letters import NO_LIMIT
-from kdsl.errors import DeadLetterError
+from kdsl.errors import DeadLetterError, pluralize
 from kdsl.folders import process_folder
 from kdsl.run.task_reports import send_to_driver
 from kdsl.spark_internals.workers import (
@@ -160,7 +160,8 @@ def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> Dead
     each = "".join(f"\n  {reason}" for reason in shown)
     more = f"\n  and {count - len(shown)} more" if count > len(shown) else ""
     return DeadLetterError(
-        f"{table}: {count} records could not be read, and the limit of dead letters is {limit}; correct the table or "
+        f"{table}: {pluralize(count, 'record')} could not be read, and the limit of dead letters is {limit}; correct "
+        "the table or "
         "the records, or raise max_count ('scan.dead-letter.max-count') and start again"
         + (f"; the first {'reason is' if len(shown) == 1 else 'reasons are'}:{each}{more}" if shown else "")
     )

@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
-from kdsl.errors import KafkaReadError, OffsetError, TopicMissingError, TopicRecreatedError
+from kdsl.errors import KafkaReadError, OffsetError, TopicMissingError, TopicRecreatedError, pluralize
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import RETRIABLE, StalledError
@@ -267,17 +267,17 @@ class Fetcher:
 
     def _explain_deletion(self, at: Range, earliest: int) -> OffsetError:
         """Create the error for records that were deleted before they could be read."""
+        lost = pluralize(min(earliest, at.end) - at.start, "offset is", "offsets are")
         return OffsetError(
             f"{self._table}: records were deleted before they could be read: topic {at.topic}, partition "
-            f"{at.partition}, offset {at.start} is wanted, the earliest is {earliest}; "
-            f"{min(earliest, at.end) - at.start} offsets are lost; read faster than the topic's retention deletes, or "
-            "set the client property auto.offset.reset to earliest and start again"
+            f"{at.partition}, offset {at.start} is wanted, the earliest is {earliest}; {lost} lost; read faster than "
+            "the topic's retention deletes, or set the client property auto.offset.reset to earliest and start again"
         )
 
     def _explain_stall(self, progress: RangeProgress, waited: float) -> StalledError:
         """Create the error for a read in which no message arrives, with the last error that the consumer has."""
         remaining = progress.remaining_ranges()
-        others = f" (and {len(remaining) - 1} more partitions)" if len(remaining) > 1 else ""
+        others = f" (and {pluralize(len(remaining) - 1, 'more partition')})" if len(remaining) > 1 else ""
         last_error = errors.describe_last_error(self._consumer.last_error)
         return StalledError(
             f"{self._table}: no message arrived from {self._consumer.servers} for {waited:.0f} s at {remaining[0]}"

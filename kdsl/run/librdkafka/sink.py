@@ -15,7 +15,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.plan.model import WritePlan
 from kdsl.run.dataframes.match_batches import BatchMatch
 from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
@@ -77,8 +77,9 @@ class _PartitionWriter:
         plan, _ = _read_cached(self._options)
         tasks = [m.counts for m in messages if isinstance(m, TaskResult)]
         total = add_up(tasks)
-        _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
-                  plan.table, total.records, total.bytes, plan.topics, batch, len(tasks), total.lost)  # fmt: skip
+        written = f"{pluralize(total.records, 'record')}, {pluralize(total.bytes, 'byte')}"
+        from_tasks = f"{batch}, {pluralize(len(tasks), 'task')}, {total.lost:,} lost"
+        _log.info("%s: wrote %s to %s (%s)", plan.table, written, plan.topics, from_tasks)
         append_report(self._options.get(OPTION), total)
 
 

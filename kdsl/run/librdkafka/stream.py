@@ -17,7 +17,7 @@ import attrs
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
-from kdsl.errors import KdslError, OffsetError, TopicMissingError
+from kdsl.errors import KdslError, OffsetError, TopicMissingError, pluralize
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
@@ -256,7 +256,7 @@ class Stream:
 
     def _explain_more_partitions(self, state: StateFolder, topics: Mapping[str, Topic]) -> KdslError:
         """Create the error for a topic with more partitions than at the first start of a stream with this state."""
-        now = "; ".join(f"{topic.partitions} partitions" for topic in topics.values())
+        now = "; ".join(pluralize(topic.partitions, "partition") for topic in topics.values())
         return KdslError(
             f"{self._plan.table}: the topic has {now} now, and had {state.partitions} when the query first started; "
             "its producers write keys to other partitions than before, but with changelog_state='partition' all "
@@ -290,13 +290,13 @@ class Stream:
         for partition, (offset, high) in sorted(held.items()):
             if self._open_transactions.get(partition, (-1,))[0] == offset:
                 log.warning(
-                    "%s: a transaction that began at offset %d of topic %s, partition %d has held back the %d "
-                    "offsets up to the log's end %d for at least %.0f s; the Kafka tool kafka-transactions.sh "
+                    "%s: a transaction that began at offset %d of topic %s, partition %d has held back %s "
+                    "up to the log's end %d for at least %.0f s; the Kafka tool kafka-transactions.sh "
                     "find-hanging names its producer and can abort it",
                     self._plan.table,
                     offset,
                     *partition,
-                    high - offset,
+                    pluralize(high - offset, "offset"),
                     high,
                     now - self._transactions_checked_at,
                 )

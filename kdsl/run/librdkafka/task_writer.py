@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, RecordError, ResolveError
+from kdsl.errors import KdslError, RecordError, ResolveError, pluralize
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
 from kdsl.run.librdkafka.producer import Producer, ProducerError
@@ -153,10 +153,10 @@ class TaskWriter:
         if lost:
             reason = self._producer.failure.reason if self._producer.failure else "not acknowledged in time"
             _log.warning(
-                "%s: %s of %s records may be lost, because the write has no delivery guarantee: %s",
+                "%s: %s of %s may be lost, because the write has no delivery guarantee: %s",
                 self._plan.table,
                 lost,
-                rows,
+                pluralize(rows, "record"),
                 reason,
             )
         statistics = self._producer.take_statistics()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
-from kdsl.errors import KafkaReadError, OffsetError
+from kdsl.errors import KafkaReadError, OffsetError, pluralize
 from kdsl.plan.model import ReadPlan
 from kdsl.retry import Deadline
 from kdsl.run.admin import errors
@@ -180,14 +180,14 @@ class TruncationSearch:
         for (topic, partition), at in sorted(truncations.items()):
             log.warning(
                 "%s: the log of topic %s, partition %d was cut off at offset %d, and the query has read up to offset "
-                "%d: %d records that were read are lost there, and others take their offsets; the read continues at "
+                "%d: %s lost there, and others take their offsets; the read continues at "
                 "offset %d, according to auto.offset.reset=%s",
                 self._plan.table,
                 topic,
                 partition,
                 at,
                 unread[topic, partition],
-                unread[topic, partition] - at,
+                pluralize(unread[topic, partition] - at, "record that was read is", "records that were read are"),
                 at,
                 self._reset,
             )

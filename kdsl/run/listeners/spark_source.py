@@ -199,15 +199,8 @@ class SparkSourceGuard(Observer):
         lost = count_lost_in_batch(start, end, guarded.admin.earliest(read), one.rows)
         guarded.lost += lost.total()
         for (topic, partition), count in lost.items():
-            log.warning(
-                "%s: batch %d: up to %d offsets of topic %s, partition %d were deleted before they were read, and "
-                "Spark skipped them",
-                table,
-                progress.batch,
-                count,
-                topic,
-                partition,
-            )
+            deleted = errors.explain_deleted(topic, partition, count)
+            log.warning("%s: batch %d: up to %s, and Spark skipped them", table, progress.batch, deleted)
 
 
 def _end(query: Query, error: KdslError) -> None:

@@ -11,7 +11,7 @@ import attrs
 
 from kdsl.callbacks import TopicPartition
 from kdsl.client_settings.kdsl_settings import Reset
-from kdsl.errors import OffsetError
+from kdsl.errors import OffsetError, pluralize
 from kdsl.plan.model import ReadPlan, Start, Stop
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import join_some
@@ -225,7 +225,7 @@ def describe_expired(
     """Return the message of an error about offsets whose records were deleted: where, how many, and how to continue."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
-        f"and {earliest[t, p] - offset} offsets are lost"
+        f"and {pluralize(earliest[t, p] - offset, 'offset is', 'offsets are')} lost"
         for (t, p), offset in sorted(wanted.items())
     )
     return (
@@ -259,10 +259,8 @@ def describe_truncated(
         if end.offset < 0:
             details.append(f"{where} the brokers do not know that epoch any more")
         else:
-            details.append(
-                f"{where} the brokers' log of that epoch ends at offset {end.offset}, and {at.offset - end.offset} "
-                "records are lost there"
-            )
+            lost = pluralize(at.offset - end.offset, "record is", "records are")
+            details.append(f"{where} the brokers' log of that epoch ends at offset {end.offset}, and {lost} lost there")
     return (
         f"{table}: a log was cut off, and other records take the offsets of those that were there: "
         f"{join_some(details)}; an unclean leader election or a lost disk does that: compare what was written from the "

@@ -240,14 +240,7 @@ class Subscription:
         if self.reset != "none":
             consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"
         for (topic, partition), count in sorted(lost.items()):
-            log.warning(
-                "%s: %d offsets of topic %s, partition %d were deleted before they were read; %s",
-                self._plan.table,
-                count,
-                topic,
-                partition,
-                consequence,
-            )
+            log.warning("%s: %s; %s", self._plan.table, errors.explain_deleted(topic, partition, count), consequence)
 
     def _names(self) -> list[str]:
         """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked.

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdsl.cluster import Registry
+from kdsl.errors import pluralize
 from kdsl.formats import BadRecord, Decoded, Side, Use
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.alignment import Aligner, count_distinct, take
@@ -287,9 +288,10 @@ class RecordDecoder:
         for column, count in decoded.lossy.items():
             count_in_column(self.dropped, Reason.LOSSY, column, count)
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
+            returned, messages = pluralize(len(decoded.rows), "row"), pluralize(raw.num_rows, "message")
             raise DecodeError(
-                f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "
-                "messages without the message of each row; this is a fault of the format: report it to its author"
+                f"{self._plan.table}: the format of the {name} returned {returned} for {messages} without the message "
+                "of each row; this is a fault of the format: report it to its author"
             )
         return decoded
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdsl.callbacks import PARTITIONERS, FunctionError, PartitionerInput, import_function
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.plan.model import WritePlan
 from kdsl.run.records.row_errors import name_row, row_error
 from kdsl.types.arrays import Indices
@@ -141,7 +141,9 @@ class PartitionChooser:
         bad = np.flatnonzero((chosen < 0) | (chosen >= count))
         if len(bad):
             what = f"returned the partition {chosen[bad[0]]} for {name_row(int(rows[bad[0]]))}, but the topic has "
-            more = f" ({len(bad) - 1} more rows of this batch have the same problem)" if len(bad) > 1 else ""
+            more = (
+                f" ({pluralize(len(bad) - 1, 'more row')} of this batch cannot be sent either)" if len(bad) > 1 else ""
+            )
             raise self._create_error(topic, what + _describe_partitions(count) + more)
         partitions: Partitions = chosen.astype(np.int32)
         return partitions
@@ -151,7 +153,7 @@ class PartitionChooser:
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:
-                raise self._create_error(topic, f"returned NULL for {answer.null_count} rows; {wanted}")
+                raise self._create_error(topic, f"returned NULL for {pluralize(answer.null_count, 'row')}; {wanted}")
             numbers = (
                 answer.to_numpy() if isinstance(answer, pa.ChunkedArray) else answer.to_numpy(zero_copy_only=False)
             )
@@ -162,8 +164,8 @@ class PartitionChooser:
         if numbers.dtype.kind not in "iu":
             raise self._create_error(topic, f"returned values of the type {numbers.dtype}; {wanted}")
         if numbers.shape != (length,):
-            shape = f"{len(numbers)} values" if numbers.ndim == 1 else f"an array of the shape {numbers.shape}"
-            raise self._create_error(topic, f"returned {shape} for {length} rows; {wanted}")
+            shape = pluralize(len(numbers), "value") if numbers.ndim == 1 else f"an array of the shape {numbers.shape}"
+            raise self._create_error(topic, f"returned {shape} for {pluralize(length, 'row')}; {wanted}")
         return numbers
 
     def _create_error(self, topic: str, what: str) -> KdslError:

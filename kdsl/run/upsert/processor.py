@@ -14,7 +14,7 @@ import attrs
 import pyarrow as pa
 from pyspark.sql import types as s
 
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.run.upsert.changes import compute_changes
 from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
 from kdsl.run.upsert.state import (
@@ -141,7 +141,9 @@ class UpsertProcessor(StatefulProcessor):
         before = StateSettings.from_bytes(stored)
         problems, fixes = [], []
         if before.buckets != settings.buckets:
-            problems.append(f"has {before.buckets} buckets of keys, but the table declares {settings.buckets}")
+            problems.append(
+                f"has {pluralize(before.buckets, 'bucket')} of keys, but the table declares {settings.buckets}"
+            )
             fixes.append(f"changelog_buckets={before.buckets}")
         if before.key != settings.key:
             problems.append(f"stores rows by the key ({before.key}), but the table declares ({settings.key})")

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import attrs
 
-from kdsl.errors import nearest
+from kdsl.errors import nearest, pluralize
 from kdsl.flink_sql.expressions.casts import NoCastError
 from kdsl.flink_sql.expressions.values import TypedSql
 from kdsl.flink_sql.syntax import tree as n
@@ -76,7 +76,7 @@ class FromClause:
         if not names:
             return row
         if len(names) != len(row.fields):
-            reason = f"there are {len(names)} names for {len(row.fields)} columns"
+            reason = f"there are {len(names)} names for {pluralize(len(row.fields), 'column')}"
             self.fail(node, names[0], reason, "write as many names as columns")
         fields = tuple(attrs.evolve(f, name=name) for f, name in zip(row.fields, names, strict=True))
         return attrs.evolve(row, fields=fields)
@@ -354,7 +354,12 @@ class FromClause:
             members.append(("ORDINALITY", t.Int()))
         names = unnest.columns or tuple(name for name, _ in members)
         if len(names) != len(members):
-            self.fail(unnest, "UNNEST", f"there are {len(names)} names for {len(members)} columns", "write as many")
+            self.fail(
+                unnest,
+                "UNNEST",
+                f"there are {len(names)} names for {pluralize(len(members), 'column')}",
+                "write as many",
+            )
         row = t.Row(tuple(t.Field(name, kind.as_nullable()) for name, (_, kind) in zip(names, members, strict=True)))
         alias = unnest.alias or f"__unnest{unnest.at}"
         word = "OUTER " if node.kind == "LEFT" else ""

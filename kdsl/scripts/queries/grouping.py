@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from kdsl.errors import nearest
+from kdsl.errors import nearest, pluralize
 from kdsl.flink_sql.expressions.casts import cast
 from kdsl.flink_sql.expressions.translator import ExpressionTranslator
 from kdsl.flink_sql.expressions.values import TypedSql
@@ -318,7 +318,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         text, row = self._translate_rows(node, node.query, "IN")
         mine = value.type.fields if isinstance(node.operand, n.Collection) and isinstance(value.type, t.Row) else ()
         if len(row.fields) != max(len(mine), 1):
-            reason = f"the query after IN has {len(row.fields)} columns, and there are {max(len(mine), 1)} before IN"
+            columns = pluralize(len(row.fields), "column")
+            reason = f"the query after IN has {columns}, and there are {max(len(mine), 1)} before IN"
             self.fail(node, "IN", reason, "select the same number of columns")
         kinds: list[t.DataType | None] = [f.type for f in mine] or [value.type]
         for kind, theirs in zip(kinds, row.fields, strict=True):

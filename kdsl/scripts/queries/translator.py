@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from kdsl.errors import pluralize
 from kdsl.flink_sql.expressions.casts import NoCastError, cast
 from kdsl.flink_sql.expressions.values import NoCommonTypeError, TypedSql, common_type, same_in_spark
 from kdsl.flink_sql.syntax import tree as n
@@ -400,7 +401,7 @@ class _QueryTranslator(FromClause):
         if not node.every or node.operator != "UNION":
             self.facts.add_note("set", node.operator, node.at)
         if len(left.fields) != len(right.fields):
-            reason = f"{node.operator} combines {len(left.fields)} columns with {len(right.fields)}"
+            reason = f"{node.operator} combines {pluralize(len(left.fields), 'column')} with {len(right.fields)}"
             self.fail(node, node.operator, reason, "select the same number of columns")
         fields = []
         for a, b in zip(left.fields, right.fields, strict=True):

@@ -343,7 +343,7 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
 @pytest.mark.parametrize(
     ("topic", "settings", "message"),
     [
-        (state(3, 1), {"min.insync.replicas": "2"}, "min.insync.replicas is 2 and 1 replicas are in sync"),
+        (state(3, 1), {"min.insync.replicas": "2"}, "min.insync.replicas is 2 and 1 replica is in sync"),
         (state(3, 3), {"min.insync.replicas": "3"}, "one broker down stops all writes"),
         (
             state(3, 3),

@@ -106,5 +106,8 @@ def test_the_doctor_reads_the_last_records_of_a_topic(kdsl_kafka: RunningKafka, 
 
     findings = {f.check: f for f in examine(cluster, [Table(Orders.definition()).read_plan()])}
 
-    assert "the header '__value_schema_id' of 1 of the last 1 records" in findings[f"value schemas of {topic}"].message
+    assert (
+        "the header '__value_schema_id' of 1 of the last 1 record names"
+        in findings[f"value schemas of {topic}"].message
+    )
     assert "NULL may arrive as the default in n (5)" in findings[f"values of {topic}"].message

@@ -273,7 +273,7 @@ class TestLetters:
         assert read_sorted_letters(cluster, letters) == []
         until(lambda: sum(map(int, left_out.findall(caplog.text))) == 2)
         limited = declare(topic, letters, scan__dead_letter__max_count="0", **unasked)
-        with pytest.raises(Exception, match="1 records could not be read, and the limit of dead letters is 0"):
+        with pytest.raises(Exception, match="1 record could not be read, and the limit of dead letters is 0"):
             limited.read(spark, cluster).collect()
         assert read_sorted_letters(cluster, letters) == []
         start(table.read_stream(spark, cluster), tmp_path / "checkpoint", "noop").awaitTermination()

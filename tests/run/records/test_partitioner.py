@@ -186,12 +186,12 @@ class TestOwn:
             (
                 "out_of_range",
                 "returned the partition 4 for row 12, but the topic has the partitions 0 to 3 "
-                "(1 more rows of this batch have the same problem)",
+                "(1 more row of this batch cannot be sent either)",
             ),
             (
                 "negative",
                 "returned the partition -1 for row 11, but the topic has the partitions 0 to 3 "
-                "(2 more rows of this batch have the same problem)",
+                "(2 more rows of this batch cannot be sent either)",
             ),
             ("failing", "raised ValueError: no partition for orders"),
         ],

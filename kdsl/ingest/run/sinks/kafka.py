@@ -16,7 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.clients import open_admin
-from kdsl.errors import KafkaReadError, KdslError
+from kdsl.errors import KafkaReadError, KdslError, pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.ends import KafkaTopics
 from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
@@ -161,7 +161,8 @@ class KafkaWriter(SinkWriter):
                         "does, or let this user create topics"
                     ) from e
                 continue
-            sizes = [f"{partitions or 'the default number of'} partitions", *(f"{k}={v}" for k, v in configs.items())]
+            count = pluralize(partitions, "partition") if partitions else "the default number of partitions"
+            sizes = [count, *(f"{k}={v}" for k, v in configs.items())]
             _log.info("created the topic %s with %s", topic, ", ".join(sizes))
         if admin is not None and len(existing) < len(topics):
             admin.topics(topics, known=True)  # other brokers learn of a new topic later

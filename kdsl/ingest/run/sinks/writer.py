@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from kdsl.changelog.target import Batch, IdentifiedTarget
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import SinkEvolution
@@ -344,7 +344,7 @@ def refuse_large_integers(table: TableId, change: SchemaChange, count: Callable[
     field = change.columns[0]
     if not needs_small_integers(change.before, field.type) or not (number := count(field.name)):
         return None
-    values = "1 row has an integer" if number == 1 else f"{number:,} rows have integers"
+    values = pluralize(number, "row has an integer", "rows have integers")
     reason = f"it would change from {change.before} to {field.type}, and {values} beyond 2^53, which would lose digits"
     fixed = f"'{quote_name(field.name)} STRING'"
     fix = f"set infer-schema.fixed-types: {fixed[1:-1]} of the format, or exclude.schema.changes: alter.column.type in "

@@ -161,7 +161,7 @@ def select_tables(
         fitting = list(_match(tables, pattern, default))
         if not fitting:
             names = sorted(format_id(_id_of(entry, default, full=True)) for entry in tables)
-            more = f" and {len(names) - _SHOWN:,} others" if len(names) > _SHOWN else ""
+            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
             raise ValueError(
                 f"no table fits the pattern '{pattern}'{nearest(pattern, names)}; there are "
                 f"{listing(names[:_SHOWN]) or 'none'}{more}"

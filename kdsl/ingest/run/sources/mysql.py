@@ -13,6 +13,7 @@ import attrs
 
 from kdsl.changelog.connection import DatabaseTable
 from kdsl.changelog.to_jdbc import JdbcTarget
+from kdsl.errors import pluralize
 from kdsl.formats import TableId
 from kdsl.ingest.run.sources.columns import ReadColumn
 from kdsl.ingest.schema_changes import Refusal
@@ -93,10 +94,12 @@ def read_mysql_table(
         if not count or (as_null and isinstance(column.type, _DATES)):
             continue
         if isinstance(column.type, _DATES):
-            reason = f"{count:,} values are zero dates, such as 0000-00-00, which {column.type} does not hold"
+            wrong = pluralize(count, "value is a zero date", "values are zero dates")
+            reason = f"{wrong}, such as 0000-00-00, which {column.type} does not hold"
             fix = f"correct them, or set jdbc.properties.{_BEHAVIOR}: CONVERT_TO_NULL, with which they are counted"
         else:
-            reason = f"{count:,} values are not times of a day, which {column.type} does not hold"
+            wrong = pluralize(count, "value is not a time", "values are not times")
+            reason = f"{wrong} of a day, which {column.type} does not hold"
             fix = "correct them, or copy a view that converts the column with CAST(… AS CHAR)"
         refusals.append(Refusal(table, column.name, reason, fix, code="source-value"))
     return MySqlTable(tuple(columns), tuple(refusals), zero_dates if as_null else 0)

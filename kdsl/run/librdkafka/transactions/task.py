@@ -20,7 +20,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ExactlyOnceError, KdslError, RecordError
+from kdsl.errors import ExactlyOnceError, KdslError, RecordError, pluralize
 from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.completeness import check_complete
@@ -92,10 +92,10 @@ def write_transactionally(
     """
     if index >= spec.writers:
         raise ExactlyOnceError(
-            f"{spec.writer}: task {index} has no transactional id, because the query began with {spec.writers} "
-            "writers, and the batch has more tasks; nothing of this task is written: start the query again, which "
-            "plans its writers "
-            'anew, or write exactly_once="staged"'
+            f"{spec.writer}: task {index} has no transactional id, because the query began with "
+            f"{pluralize(spec.writers, 'writer')}, and the batch has more tasks; nothing of this task is written: "
+            "start the query again, which plans its writers anew, "
+            'or write exactly_once="staged"'
         )
     # Wait for the first rows before the transaction begins: a slow source must not block the topic's readers.
     rows = check_complete(iter(batches))

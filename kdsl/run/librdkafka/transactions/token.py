@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import attrs
 from cattrs import ClassValidationError, Converter, transform_error
 
-from kdsl.errors import ExactlyOnceError
+from kdsl.errors import ExactlyOnceError, pluralize
 
 VERSION = 1
 """The version of tokens."""
@@ -242,8 +242,9 @@ def find_start_batches(
     lost = [id_ for id_ in half if id_ not in ids.values()]
     if lost and not adopt:
         raise HalfWrittenError(
-            f"{writer}: batch {progress.planned} was cut off after {len(half)} of {len(previous)} writers had "
-            "committed, and its rows would now be routed to other writers: some would be lost and some written twice"
+            f"{writer}: batch {progress.planned} was cut off after {len(half)} of "
+            f"{pluralize(len(previous), 'writer')} had committed, and its rows would now be routed to other "
+            "writers: some would be lost and some written twice"
         )
     return {id_: progress.planned if before in half else progress.done for id_, before in ids.items()}
 
