@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from docs.generate.pages import format_page
 from kdsl.cluster import Registry
-from kdsl.errors import RecordError, show_bytes
+from kdsl.errors import RecordError, pluralize, show_bytes
 from kdsl.resolve.model import Part
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
@@ -74,7 +74,7 @@ class FormatContract(shipped.FormatContract):
 
         assert str(error.value) == (
             "Orders: cannot read the record at topic orders, partition 3, offset 101: the value cannot be decoded: "
-            f"{reason}; it has {len(message)} bytes: {show_bytes(message, RecordError.PREFIX)}"
+            f"{reason}; it has {pluralize(len(message), 'byte')}: {show_bytes(message, RecordError.PREFIX)}"
             + (f"; {error.value.fix}" if error.value.fix else "")  # where other options read it
         )
 
