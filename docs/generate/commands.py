@@ -21,8 +21,9 @@ _ABOUT = """\
 # Commands
 
 `kdsl COMMAND --help` prints the same. Tables are named by file and name: `orders.py:Orders`, `tables.yaml:orders`,
-`tables.sql:orders`. The status is 0 if all is well, 1 if what was asked about is wrong, and 2 for a wrong call. Other
-packages can add commands ([Extending kdsl](extending.md))."""
+`tables.sql:orders`. The status is 0 if all is well, 1 if what was asked about is wrong, and 2 for a wrong call. A table
+that does not fit into the terminal is printed as lines of a name and a value. Other packages can add commands
+([Extending kdsl](extending.md))."""
 _COMMON = """\
 ## Options of several commands
 

@@ -179,7 +179,7 @@ def _check_row_counts(table: str, batch: pa.RecordBatch, messages: Indices) -> N
     wrong = np.flatnonzero(counts != 1)
     if len(wrong):
         topic, partition, offset = (batch.column(name)[int(wrong[0])].as_py() for name in _POSITION)
-        rows = pluralize(counts[wrong[0]], "row") if counts[wrong[0]] else "no row"
+        rows = pluralize(int(counts[wrong[0]]), "row") if counts[wrong[0]] else "no row"
         raise VerifyError(
             f"{table}: the record at topic {topic}, partition {partition}, offset {offset} has {rows}, so columns "
             "cannot identify records; compare by record, key, value or a header instead"

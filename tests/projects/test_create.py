@@ -6,6 +6,7 @@ import os
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -159,7 +160,7 @@ def test_the_commands_of_the_readme_exist_and_can_be_repeated(tmp_path: Path, te
     commands = [line.rpartition(" | ")[2] for line in texts["README.md"].replace("\\\n", "").splitlines()]
     starts = []
     for command in (shlex.split(line) for line in commands if line.startswith("kdsl ")):
-        context = get_command(app).make_context("kdsl", command[1:])
+        context: Any = get_command(app).make_context("kdsl", command[1:])
         while hasattr(context.command, "resolve_command"):  # a group parses no more than the name of its command
             _, chosen, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
             context = chosen.make_context(chosen.name, rest, parent=context)
