@@ -673,7 +673,7 @@ class TestTransactions:
         monkeypatch.setattr("kdsl.run.librdkafka.stream.LOG_HELD_AFTER", 0.0)
         assert [query.batch(), query.batch()] == [None, None]
 
-        text = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
+        text = f"began at offset 2 of topic {topic}, partition 0 has held back 3 offsets up to the log's end 5"
         assert text in caplog.text
 
     def test_what_is_appended_while_a_batch_is_planned_is_not_held_back(
