@@ -54,7 +54,8 @@ def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) 
         if cluster.brokers != brokers:
             raise LocalKafkaError(
                 f"{data_dir} holds a cluster of {pluralize(cluster.brokers, 'broker')}, and "
-                f"{pluralize(brokers, 'was', 'were')} asked for; start it with brokers={cluster.brokers}, or name another folder"
+                f"{pluralize(brokers, 'was', 'were')} asked for; start it with "
+                f"brokers={cluster.brokers}, or name another folder"
             )
         for node_id in range(1, brokers + 1):
             if is_locked(log_dir(data_dir, node_id) / ".lock"):  # Kafka's own lock
