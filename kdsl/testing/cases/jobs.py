@@ -55,7 +55,7 @@ def run_script_steps(file: CaseFile, case: Case, registry: Registry, services: S
     kafka, spark = services.kafka(), services.spark()
     cluster = Cluster(kafka.bootstrap_servers, registry=registry)
     script = _use_cluster(_read_script(file), kafka, registry)
-    with _Topics(kafka) as topics, _in_zone(spark, case.time_zone), tempfile.TemporaryDirectory() as folder:
+    with _Topics(kafka) as topics, _in_zone(spark, case.time_zone), _open_folder() as folder:
         # A single step has no checkpoint, so that streams which end are read at once, as by kdsl run without one.
         checkpoint = folder if len(case.steps) > 1 else None
         for step in case.steps:
@@ -177,7 +177,7 @@ def run_ingestion_steps(file: CaseFile, case: Case, registry: Registry, services
         letters["collector"] = "logger"
     pipeline = attrs.evolve(ingestion.pipeline, **letters)  # type: ignore[misc]
     ingestion, writer = attrs.evolve(ingestion, source=source, pipeline=pipeline), _Writer()
-    with _Topics(kafka) as topics, _in_zone(spark, case.time_zone), tempfile.TemporaryDirectory() as folder:
+    with _Topics(kafka) as topics, _in_zone(spark, case.time_zone), _open_folder() as folder:
         for step in case.steps:
             topics.create(source.topic)
             topics.produce(step.messages)
@@ -255,6 +255,11 @@ def _describe_ingestion(case: Case, writer: _Writer) -> Outcome:
 
     by_table = {name: plain_rows(table) for name, table in rows.items()}
     return Outcome(compare, {"rows": by_table, **({"schema_changes": changes} if changes else {})})
+
+
+def _open_folder() -> tempfile.TemporaryDirectory[str]:
+    """Open a folder for checkpoints, to which Spark may still write when it is removed."""
+    return tempfile.TemporaryDirectory(prefix="kdsl-test-", ignore_cleanup_errors=True)
 
 
 class _Topics:
