@@ -44,7 +44,7 @@ def produce(
     not a row, or a record cannot be written; and with 2 if the file cannot be read, a topic is named, but no brokers,
     or --key-separator is for a table.
     """
-    from kdsl.run.arrow.json_rows import read_json_rows
+    from kdsl.run.arrow.json_rows import number_lines, read_json_rows
     from kdsl.run.librdkafka.task_writer import write_rows
     from kdsl.run.records.drops import describe_drops
 
@@ -65,8 +65,9 @@ def produce(
         try:
             result = write_rows(plan, cluster, [rows] if rows.num_rows else [])
         except RecordError as e:
-            number = [i + 1 for i, line in enumerate(lines) if line.strip()][e.row or 0]
-            raise KdslError(f"{source}, line {number:,}: {e}") from e
+            if e.row is None:
+                raise
+            raise KdslError(f"{source}, line {number_lines(lines)[e.row]:,}: {e}") from e
     if as_json:
         print_json({"records": result.records, "bytes": result.bytes, "left_out": dict(result.dropped)})
         return
@@ -109,14 +110,16 @@ def _plan_lines(
 
     from kdsl.plan.model import MetadataColumn, WritePlan
     from kdsl.resolve import Topics
-    from kdsl.run.arrow.json_rows import fail_at_lines
+    from kdsl.run.arrow.json_rows import fail_at_lines, number_lines
     from kdsl.types import model as t
 
-    numbers = [i for i, line in enumerate(lines) if line.strip()]
+    numbers = number_lines(lines)
     sign = b"" if separator is None else separator.encode()
-    parts = [lines[i].partition(sign) if sign else (b"", b"", lines[i]) for i in numbers]
-    missing = [i for i in numbers if sign and sign not in lines[i]]
-    fail_at_lines({i + 1: f"there is no {separator!r} between key and value" for i in missing}, source)
+    chosen = [lines[number - 1] for number in numbers]
+    parts = [line.partition(sign) if sign else (b"", b"", line) for line in chosen]
+    reason = f"there is no {separator!r} between key and value"
+    missing = (number for number, line in zip(numbers, chosen, strict=True) if sign and sign not in line)
+    fail_at_lines(dict.fromkeys(missing, reason), source)
     names = ("key", "value") if sign else ("value",)
     row = t.Row(tuple(t.Field(name, t.BYTES) for name in names), nullable=False)
     metadata = tuple(MetadataColumn(name, f"__raw_{name}__", t.BYTES) for name in names)

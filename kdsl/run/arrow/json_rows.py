@@ -48,7 +48,7 @@ def read_json_rows(
     Returns:
         The rows with the columns of the plan.
     """
-    numbers = [i + 1 for i, line in enumerate(lines) if line.strip()]
+    numbers = number_lines(lines)
     objects, problems = [], dict[int, str]()
     fields = [field for field in plan.columns.fields if field.name != ROW_KIND]
     known = {ROW_KIND, *(f.name for f in fields)} if plan.changelog else {f.name for f in fields}
@@ -82,6 +82,11 @@ def read_json_rows(
     problems |= {numbers[good[i]]: reason for i, reason in islice(wrong, MOST_LINES + 1)}
     fail_at_lines(problems, source)
     return batch
+
+
+def number_lines(lines: Sequence[bytes]) -> list[int]:
+    """Return the numbers, from 1, of the lines that become rows: those that are not blank."""
+    return [number for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
