@@ -9,7 +9,7 @@ BIN := .venv/bin
 # What fails in the middle and goes on, on every Spark: exactly-once, upserts, targets, and the order of keys.
 SCENARIOS := $(shell cat tests/spark_core/scenarios.txt)
 
-.PHONY: help setup demo test test-fast test-spark test-reliability test-debezium bench bench-formats bench-scale check format docs site dist clean
+.PHONY: help setup demo test test-fast test-spark simulate test-reliability test-debezium bench bench-formats bench-scale check format docs site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test-spark: ## Run the core and what fails and goes on on another Spark: make te
 	@SPARK='$(VERSION)' PYTHON='$(PYTHON)' .ci/setup
 	@KDSL_SPARK_RUNS=docs/generate/spark_runs.json .venv-spark-$(VERSION)/bin/python -m pytest \
 		-p tests.spark_core.recorder -m 'not reliability and not debezium' $(or $(ARGS),tests/spark_core $(SCENARIOS))
+
+simulate: setup ## Run the protocols in virtual time: make simulate SEEDS=1-10000 [ARGS=--help]
+	@$(BIN)/python -m tests.simulation $(or $(SEEDS),1-10000) --jobs 2 $(ARGS)
 
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability

@@ -41,14 +41,12 @@ from kdsl.spark_internals.session import jvm_of
 from kdsl.spark_versions import (
     AUTO_CDC,
     BOUNDED_STREAMS,
-    CONNECT_STATE,
     CONNECT_STREAMS,
     ICEBERG,
     PIPELINES,
     PYTHON_SOURCES,
     READ_LIMITS,
     SOURCE_NAMES,
-    STATE,
     STREAM_WRITER,
     TIME_TYPE,
     Package,
@@ -449,15 +447,10 @@ def words_of(topic: str, **more: Any) -> Any:
     return Words
 
 
-def changing_words_of(topic: str) -> Any:
-    """An upsert table whose stream has rows before updates where Spark has the state for them."""
-    return words_of(topic, changelog="full" if STATE.is_in(VERSION) else "upsert")
-
-
 class TestUpsert:
-    """An upsert table is written, and read as a batch and as a stream; before-images from state, or refused by name."""
+    """An upsert table is written, and read as a batch and as a stream, with before-images from files."""
 
-    @pytest.mark.parametrize("state", ["buckets", "partition"])
+    @pytest.mark.parametrize("state", ["auto", "partition", "key"])
     def test_a_batch_and_a_stream(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path, state: str
     ) -> None:
@@ -476,16 +469,6 @@ class TestUpsert:
         table.write(spark.createDataFrame([("good", 1), ("day", 1)], "word string, count long"), cluster)
         if ON_JVM and state == "partition":
             check_jvm_lacks(run)
-            return
-        if not STATE.is_in(VERSION):
-            assert sorted((row.word, row["count"]) for row in table.snapshot(spark, cluster).collect()) == [
-                ("day", 1),
-                ("good", 1),
-            ]
-            with pytest.raises(
-                SparkVersionError, match=r"the state of upsert tables .* needs Spark 4\.0 .*changelog='upsert'"
-            ):
-                run()
             return
         assert run() == [("+I", "day", 1), ("+I", "good", 1)]
         table.write(
@@ -536,7 +519,7 @@ class TestDelta:
     """A changelog is applied to a Delta table, or Delta is refused before anything runs."""
 
     def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
-        table, target = changing_words_of(kdsl_topic()), delta(tmp_path / "words")
+        table, target = words_of(kdsl_topic()), delta(tmp_path / "words")
         tested = spark_version(VERSION)
         if tested is None or tested.delta is None:
             check_target_is_refused(spark, table, cluster, target, "Delta")
@@ -548,7 +531,7 @@ class TestIceberg:
     """A changelog is applied to an Iceberg table, or Iceberg is refused before anything runs."""
 
     def test_a_changelog(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path) -> None:
-        table, target = changing_words_of(kdsl_topic()), iceberg("words.shop.words")
+        table, target = words_of(kdsl_topic()), iceberg("words.shop.words")
         for name, value in iceberg_settings(tmp_path / "lake", "words").items():
             spark.conf.set(name, value)
 
@@ -662,13 +645,16 @@ class TestFormats:
 
 
 CONNECT = """
+from pathlib import Path
 from kdsl import Cluster
+from kdsl.errors import KdslError
 from kdsl.spark_versions import PYTHON_SOURCES, SparkVersionError
 from kdsl.run.dataframes.changelog_text import changelog_lines
 from tests.declare.dsl.test_rows import FULL, Everything
 from tests.spark_core.test_core import AVAILABLE_NOW, VERSION, strings, words_of
 
 servers, source, sink, words, folder = sys.argv[1:]
+Path(folder, "states").mkdir()
 cluster = Cluster(servers)
 print("batch", sorted(row.text for row in strings(source).read(spark, cluster).collect()))
 if PYTHON_SOURCES.is_in(VERSION):
@@ -696,7 +682,12 @@ spark.sql("SET spark.sql.session.localRelationCacheThreshold=1").collect()
 print("cached", Everything.collect(Everything.rows([FULL, FULL], spark=spark)) == [FULL, FULL])
 print("lines", list(changelog_lines(table.read(spark, cluster))))
 try:
-    changes = table.read_stream(spark, cluster).writeStream.format("memory").queryName("changes")
+    table.read_stream(spark, cluster)
+except KdslError as e:
+    print(e)
+try:
+    located = words_of(words, state_location=folder + "/states")
+    changes = located.read_stream(spark, cluster).writeStream.format("memory").queryName("changes")
 except SparkVersionError as e:
     print(e)
 else:
@@ -705,8 +696,6 @@ else:
 spark.stop()
 """
 CHANGES = [("+I", "good", 1), ("-U", "good", 1), ("+U", "good", 2)]
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 LOCK = """
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.client import SparkConnectClient
@@ -739,9 +728,8 @@ class TestConnect:
         source, sink, words = kdsl_topic("in", partitions=2), kdsl_topic("out"), kdsl_topic("words")
         kdsl_kafka.produce(source, *"abc")
 
-        lock = f"spark.conf.set({PROVIDER!r}, {ROCKSDB!r})\n{LOCK}" if locked else ""
         printed = connect.run(
-            lock + CONNECT,
+            (LOCK if locked else "") + CONNECT,
             *(kdsl_kafka.bootstrap_servers, source, sink, words, str(tmp_path)),
             folder=tmp_path,
         )
@@ -750,11 +738,12 @@ class TestConnect:
             f"a stream over Spark Connect needs Spark 4.0 or newer, and this is {VERSION}; use a classic session"
         )
         streams = CONNECT_STREAMS.is_in(VERSION)
-        refused = (
-            "Words: state over Spark Connect (streams of upsert tables with rows before updates) needs Spark 4.1 or "
-            f"newer, and this is {VERSION}"
+        unlocated = (
+            "Words: a stream keeps the last row of each key beside its checkpoint, whose location Spark Connect does "
+            "not tell the tasks; declare a folder that all workers see, or one in an object store, with "
+            "state_location= ('scan.changelog.state.location'), or use a classic session"
         )
-        assert printed.splitlines()[-9:] == [
+        assert printed.splitlines()[-10:] == [
             "batch ['a', 'b', 'c']",
             "copied" if streams else f"Strings: {no_stream}",
             f"upserts {CHANGES}",
@@ -763,30 +752,11 @@ class TestConnect:
             "empty []",
             "cached True",
             "lines ['+I[good, 1]', '-U[good, 1]', '+U[good, 2]']",
-            f"changes {CHANGES}" if CONNECT_STATE.is_in(VERSION) else refused if streams else f"Words: {no_stream}",
+            unlocated if streams else f"Words: {no_stream}",
+            f"changes {CHANGES}" if streams else f"Words: {no_stream}",
         ]
         # By the data source, and by the stream, which such a Spark has both.
         assert values(kdsl_kafka, sink) == Counter("abcabc" if streams else "")
-
-    def test_a_locked_server_names_the_line_that_it_needs(
-        self, connect: ConnectServer, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
-        script = """
-from kdsl import Cluster
-from kdsl.errors import KdslError
-from tests.spark_core.test_core import words_of
-
-try:
-    words_of(sys.argv[1]).read_stream(spark, Cluster("127.0.0.1:1"))
-except KdslError as e:
-    print(e)
-spark.stop()
-"""
-        printed = connect.run(LOCK + script, kdsl_topic("words"), folder=tmp_path)
-
-        needed = f"\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, its cluster or its "
-        since = CONNECT_STATE.since if CONNECT_STREAMS.is_in(VERSION) else CONNECT_STREAMS.since
-        assert (needed if CONNECT_STATE.is_in(VERSION) else f"needs Spark {since} or newer") in printed
 
 
 def describe_errors(spark: SparkSession, topic: str, cluster: Cluster, folder: Path) -> list[tuple[str, bool]]:
@@ -896,22 +866,6 @@ class TestManagedSession:
         assert [tuple(row) for row in words.read(managed, cluster).collect()] == CHANGES
         assert [tuple(row) for row in words.snapshot(managed, cluster).collect()] == [("good", 2)]
 
-    def test_a_setting_that_is_needed_is_named_with_the_line_to_add(
-        self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
-    ) -> None:
-        table = words_of(kdsl_topic())
-        if not STATE.is_in(VERSION):
-            with pytest.raises(SparkVersionError, match=r"needs Spark 4\.0"):
-                table.read_stream(managed, cluster)
-            return
-        with pytest.raises(SessionError) as raised:
-            table.read_stream(managed, cluster)
-        assert str(raised.value) == (
-            f"the state of upsert tables needs the setting {PROVIDER}={ROCKSDB}, which this session does not allow to "
-            f"be changed; add the line\n    {PROVIDER} {ROCKSDB}\nto the Spark configuration with which the session, "
-            "its cluster or its Connect server is started"
-        )
-
     @ELSEWHERE
     def test_the_transport_jvm_names_its_line(
         self, managed: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
@@ -941,10 +895,9 @@ class TestManagedSession:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         session = spark.newSession()
-        session.conf.set(PROVIDER, ROCKSDB)
         session.conf.set("spark.sql.adaptive.enabled", "false")
 
-        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), changing_words_of(kdsl_topic("words"))
+        source, sink, words = kdsl_topic("in"), kdsl_topic("out"), words_of(kdsl_topic("words"))
         kdsl_kafka.produce(source, *"ab")
         refuse_settings(session, monkeypatch)
         promise = {} if ON_JVM else {"delivery": "exactly-once", "transactional_id_prefix": sink}
