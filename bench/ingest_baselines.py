@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bench.paired import measure
+from bench.paired import Run, measure
 from bench.reference_engine import ReferenceEngine
 from bench.tables import Orders
 
@@ -19,6 +20,12 @@ COLUMNS = """
     order_id STRING, order_channel STRING, order_time TIMESTAMP(3), pay_amount DECIMAL(10, 2), quantity INT,
     user_id INT, user_name STRING, paid BOOLEAN, area_id STRING
 """
+
+CHANGED_COLUMNS = """
+    order_id STRING, user_id BIGINT, status STRING, amount DOUBLE, quantity INT, currency STRING,
+    placed_at TIMESTAMP(3), note STRING, paid BOOLEAN
+"""
+"""The columns of the rows that changes have (`bench.observe.debezium`)."""
 
 
 def run_stream(rows: DataFrame, checkpoint: str) -> None:
@@ -67,23 +74,36 @@ class EngineCopies:
         self._engine.run(f"CREATE TEMPORARY TABLE copies ({COLUMNS}) WITH ({_write(options)})")
         return self._rate(topic, "copies", runs)
 
+    def prepare_change_copy(self, topic: str, target: str) -> dict[str, Callable[[], Run]]:
+        """Jobs that copy changes of Debezium, as of one declared table: of everything, and of nothing."""
+        value = {"format": "debezium-json"}
+        to = {"connector": "kafka", "topic": target, "properties.bootstrap.servers": self._servers, **value}
+        self._engine.run(f"CREATE TEMPORARY TABLE change_copies ({CHANGED_COLUMNS}) WITH ({_write(to)})")
+        return self._prepare(topic, "change_copies", CHANGED_COLUMNS, value)
+
     def _rate(self, topic: str, target: str, runs: int) -> float:
         """Records per second of a job that ends, less the time of the same job over no records."""
+        jobs = self._prepare(topic, target, COLUMNS, {"format": "json"})
+        seconds = [statistics.median([job().wall for _ in range(runs + 1)][1:]) for job in jobs.values()]
+        return self._records / (seconds[0] - seconds[1])
+
+    def _prepare(self, topic: str, target: str, columns: str, value: dict[str, str]) -> dict[str, Callable[[], Run]]:
+        """Jobs that end, from a topic into a table: of everything, and of nothing."""
         bounds = {
             "everything": {"scan.bounded.mode": "latest-offset"},
             "nothing": {"scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": "0"},
         }
-        seconds = []
+        jobs: dict[str, Callable[[], Run]] = {}
         for name, bound in bounds.items():
             source = f"{name}_for_{target}"
             options = {
                 "connector": "kafka", "topic": topic, "properties.bootstrap.servers": self._servers,
-                "format": "json", "scan.startup.mode": "earliest-offset", **bound,
+                "scan.startup.mode": "earliest-offset", **value, **bound,
             }  # fmt: skip
-            self._engine.run(f"CREATE TEMPORARY TABLE {source} ({COLUMNS}) WITH ({_write(options)})")
+            self._engine.run(f"CREATE TEMPORARY TABLE {source} ({columns}) WITH ({_write(options)})")
             insert = partial(self._engine.run, f"INSERT INTO {target} SELECT * FROM {source}")
-            seconds.append(statistics.median([measure(insert).wall for _ in range(runs + 1)][1:]))
-        return self._records / (seconds[0] - seconds[1])
+            jobs[name] = partial(measure, insert)
+        return jobs
 
 
 def _write(options: dict[str, str]) -> str:

@@ -6,8 +6,7 @@ Spark nor Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -19,7 +18,7 @@ from kdsl.formats import ROW_KINDS, Encoded, TableId, Use, format_class
 from kdsl.ingest.changes import INSERT, RowChanges, UpdateJoiner, find_changes, read_kinds, read_passes
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.packets import join_packets
+from kdsl.ingest.packets import Reporter, join_packets, read_rows
 from kdsl.own_columns import KIND
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import NULL_KEY
@@ -31,8 +30,6 @@ from kdsl.types.arrow import arrow_schema, cast_array
 from kdsl.types.widening import TableSchema
 
 TABLE_ID = "TableId"
-Reporter: TypeAlias = Callable[[RecordDecoder, str, pa.RecordBatch], None]
-"""Called with a decoder, the table, and the records that it has decoded."""
 
 
 class MessageEncoder:
@@ -130,7 +127,10 @@ class MessageEncoder:
     def _keys(self, columns: dict[str, pa.Array], changes: RowChanges) -> pa.Array:
         """The message keys: the table id and the primary key of the row after, or before a delete."""
         own = pa.array(np.where(changes.after >= 0, changes.after, changes.before))
-        arrays = [pa.array([format_id(self._table)] * len(own)), *(columns[name].take(own) for name in self._key_names)]
+        if not self._key_names:  # all are the same
+            same = pa.StructArray.from_arrays([pa.array([format_id(self._table)])], fields=list(self._key_fields))
+            return pa.repeat(self._check(self._key.encode(same))[0], len(own))
+        arrays = [pa.repeat(format_id(self._table), len(own)), *(columns[name].take(own) for name in self._key_names)]
         wrong = [name for name, array in zip(self._key_names, arrays[1:], strict=True) if array.null_count]
         if wrong:
             raise self._error(f"the column {wrong[0]!r} {NULL_KEY}")
@@ -214,9 +214,7 @@ def encode_packets(
                 decoders[name] = RecordDecoder(one.plan, zone)
             if (name, one.table) not in encoders:
                 encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
-            rows = decoders[name].decode(records)
-            if one.report is not None:
-                one.report(decoders[name], name, records)
+            rows = read_rows(decoders[name], name, records, one.report)
             messages = encoders[name, one.table].encode_all(_with_kinds(rows))
             if messages is not None:
                 yield _add_columns(messages, one, partition)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE, METADATA
+from kdsl.errors import KdslError
 from kdsl.formats import Format, Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
@@ -106,9 +107,10 @@ class RecordSplitter:
         feed: The source.
         max_columns: A message that would give a table more columns is rejected.
         keyed: Whether updates may lack the row before; otherwise they are rejected.
+        zone: The time zone of the session, for `decode`.
     """
 
-    def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False) -> None:
+    def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False, zone: str = "UTC") -> None:
         """Create the observers of values and, with a key format, of keys."""
         chosen = feed.valid()
         self._feed = chosen
@@ -120,6 +122,7 @@ class RecordSplitter:
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
         self._known: Mapping[TableId, UpstreamTable] | None = None
         self._named: dict[str, tuple[Mapping[TableId, UpstreamTable], Mapping[TableId, TableSchema]]] = {}
+        self._zone = zone
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
     def split(
@@ -144,6 +147,25 @@ class RecordSplitter:
             hint = hint or split.hint
             rejections += (attrs.evolve(one, index=int(indices[one.index])) for one in split.rejections)
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def decode(self, packet: Packet, known: Mapping[TableId, UpstreamTable]) -> pa.RecordBatch | None:
+        """The rows of a packet of a known table, with the columns `PLACE`; None if its records should be kept.
+
+        They are if they show something new, and if one cannot be read or is counted when it is read: what becomes of it
+        is up to the reader of the packet.
+        """
+        upstream = known.get(packet.table)
+        if packet.delta is not None or upstream is None:
+            return None
+        try:
+            decoder = self._open_decoder(packet.table, upstream)
+            if decoder is None:
+                return None
+            decoder.dropped.clear()
+            rows = decoder.decode(packet.records)
+        except KdslError:
+            return None
+        return None if decoder.dropped.total() else rows
 
     def _split_rest(
         self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection]
@@ -283,14 +305,9 @@ class RecordSplitter:
 
         None if a column has the name of a metadata column: the batch is then refused as a whole.
         """
-        listed = {column.name for column in self._feed.metadata_columns(table)}
-        if any(field.name in listed for field in known.schema.columns):
+        decoder = self._open_decoder(table, known)
+        if decoder is None:
             return []
-        schema, decoder = self._decoders.get(table, (None, None))
-        if decoder is None or schema != known:
-            key = known.schema.primary_key if self._keyed else ()
-            decoder = RecordDecoder(plan_table(self._feed, table, known, key))
-            self._decoders[table] = known, decoder
         bad: list[Rejection] = []
 
         def reject(records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
@@ -300,6 +317,22 @@ class RecordSplitter:
         with decoder.rejecting(reject):
             decoder.decode(raw.take(pa.array(indices)))
         return [attrs.evolve(one, index=int(indices[one.index])) for one in bad]
+
+    def _open_decoder(self, table: TableId, known: UpstreamTable) -> RecordDecoder | None:
+        """The decoder of the records of a table, which is kept until the table has other columns.
+
+        None if a column has the name of a metadata column.
+        """
+        schema, decoder = self._decoders.get(table, (None, None))
+        if decoder is not None and (schema is known or schema == known):
+            return decoder
+        listed = {column.name for column in self._feed.metadata_columns(table)}
+        if any(field.name in listed for field in known.schema.columns):
+            return None
+        key = known.schema.primary_key if self._keyed else ()
+        decoder = RecordDecoder(plan_table(self._feed, table, known, key, places=True), self._zone)
+        self._decoders[table] = known, decoder
+        return decoder
 
     def _find_lacking(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, shown: UpstreamTable

@@ -240,6 +240,8 @@ class StateFiles:
             The state after the batch; without a file, that before it.
         """
         numbers = self._numbers()
+        if before.last is not None and max(numbers, default=START - 1) < before.last:
+            raise self._error(before.last, "is missing, and was there when this run read or wrote it", "restore it")
         earlier = [number for number in numbers if number < note.batch]
         if note.is_empty and note.batch not in numbers:
             return before

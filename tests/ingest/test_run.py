@@ -715,6 +715,32 @@ class TestKafka:
             (None, rows[0]), (rows[0], rows[1]), (rows[1], rows[2]),
         ]  # fmt: skip
 
+    def test_a_type_that_becomes_wider_in_one_partition_counts_for_the_records_of_the_others(
+        self, setup: Setup, kdsl_topic: MakeTopic
+    ) -> None:
+        """The records of the other partitions were decoded with the narrower type, or without a new column."""
+        setup.topic, out = kdsl_topic("two", partitions=2), kdsl_topic("out")
+        sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=out)
+        ingestion = setup.ingestion(sink, setup.feed(value=DebeziumJson()))
+        batches: list[list[tuple[Row, int]]] = [
+            [({"id": 1, "n": 1}, 0)],
+            [({"id": 2, "n": 2}, 0), ({"id": 3, "n": 3, "more": 0.5}, 1)],
+            [({"id": 4, "n": 4}, 0), ({"id": 5, "n": "x"}, 1)],
+            [({"id": 6, "n": "y"}, 0), ({"id": 7}, 1)],
+        ]
+        for rows in batches:
+            for row, partition in rows:
+                setup.kafka.produce(setup.topic, Record(json.dumps(change("c", None, row)), partition=partition))
+            setup.run(ingestion)
+
+        written = sorted((v["after"] for _, v, _, _ in self.consume(setup, out)), key=lambda row: row["id"])
+        assert written == [
+            {"id": 1, "n": 1},
+            {"id": 2, "n": 2, "more": None}, {"id": 3, "n": 3, "more": 0.5},
+            {"id": 4, "n": "4", "more": None}, {"id": 5, "n": "x", "more": None},
+            {"id": 6, "n": "y", "more": None}, {"id": 7, "n": None, "more": None},
+        ]  # fmt: skip
+
     @pytest.mark.reliability
     def test_a_thousand_tables(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
         """All are created within a minute; then a batch of three takes at most 50 ms more than a batch of one."""

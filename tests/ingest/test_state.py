@@ -258,6 +258,15 @@ class TestDamage:
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
         assert "2.json follows the file 1.json, which is missing" in self.damage(tmp_path, "1.json", None)
 
+    def test_files_that_disappear_while_the_ingestion_runs_are_an_error(self, tmp_path: Path) -> None:
+        """The next file would seem to be the first one."""
+        files = StateFiles(open_local_folder(tmp_path))
+        state = run(files, change(0))
+        shutil.rmtree(tmp_path / SCHEMAS)
+
+        with pytest.raises(CheckpointError, match=r"0\.json is missing, and was there when this run .*restore it"):
+            files.write(change(1), state)
+
     def test_a_newer_version_is_an_error(self, tmp_path: Path) -> None:
         assert "has version 2" in self.damage(tmp_path, "2.json", '{"version": 2}')
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import attrs
 import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
@@ -25,13 +26,18 @@ from kdsl.ingest.run.tasks import (
     split_task,
     to_raw,
 )
+from kdsl.ingest.schema_changes import UpstreamTable
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.packets import write_packet, write_packets
+from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
-from tests.ingest.test_records import feed, records
+from tests.ingest.setup import change
+from tests.ingest.test_records import feed, records, split
 from tests.strategies import examples, table_ids
 
 T = TypeVar("T")
+PLACEHOLDER = "__debezium_unavailable_value"
 SOURCE = feed(key=Json(), key_prefix="k_")
 RECORDS = records({"id": 1}, {"id": "x"}, b"{", keys=[{"k": 1}, None, None])
 
@@ -118,6 +124,62 @@ def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:
     assert [read_notes(notes).delta for notes in again.column("notes").to_pylist()] == [None, None]
 
 
+def test_records_that_show_nothing_new_are_decoded_when_they_are_divided() -> None:
+    source = feed(value=DebeziumJson(), metadata=("offset",))
+    first = {"id": 1, "n": 1.5}
+    shown = split(source, changes(("c", None, first)))
+    known = {packet.table: UpstreamTable(packet.delta.schema) for packet in shown.packets if packet.delta}
+    batches = [
+        changes(("c", None, first), ("u", first, {"id": 1, "n": 2})),
+        changes(("c", None, {"id": 2, "more": "x"})),  # shows a column
+        changes(("d", {"id": 2}, None), ("c", None, {"id": 3, "n": 0.25})),
+    ]
+    wider = UpstreamTable(attrs.evolve(known["shop", "orders"].schema, columns=(
+        *known["shop", "orders"].schema.columns, t.Field("more", t.STRING)
+    )))  # fmt: skip
+
+    def read(zone: str | None, *, places: bool) -> list[dict[str, Any]]:
+        packets = split_task(divider(source, lambda: known, zone=zone))(iter(map(as_rows, batches)))
+        decode = decode_task(plan_table(source, ("shop", "orders"), wider, places=places), "UTC")
+        return [row for batch in decode(packets) for row in batch.to_pylist()]
+
+    packets = [*split_task(divider(source, lambda: known, zone="UTC"))(iter(map(as_rows, batches)))]
+    notes = [read_notes(one) for batch in packets for one in batch.column("notes").to_pylist()]
+    assert [one.is_decoded for one in notes] == [True, False, True]
+    assert [one.rows for one in notes] == [2, 1, 2]
+    for places in (False, True):
+        assert read("UTC", places=places) == read(None, places=places)
+    assert [row["more"] for row in read("UTC", places=False)] == [None] * 3 + ["x"] + [None] * 2
+
+
+def changes(*events: tuple[str, Any, Any]) -> pa.RecordBatch:
+    """Records of changes of one table."""
+    return records(*(change(*event) for event in events))
+
+
+def test_records_whose_values_are_counted_are_kept() -> None:
+    source = feed(value=DebeziumJson(unavailable="null"))
+    first = {"id": 1, "n": "a"}
+    (packet,) = split(source, changes(("c", None, first))).packets
+    assert packet.delta is not None
+    known = {packet.table: UpstreamTable(packet.delta.schema)}
+    divide = split_task(divider(source, lambda: known, zone="UTC"))
+    batches = [changes(("c", None, first)), changes(("c", None, {"id": 2, "n": PLACEHOLDER}))]
+    packets = [*divide(iter(map(as_rows, batches)))]
+    reported: list[tuple[str, int]] = []
+
+    def report(decoder: RecordDecoder, table: str, records: pa.RecordBatch) -> None:
+        reported.extend((str(key), count) for key, count in decoder.dropped.items() if count)
+        assert (table, records.num_rows) == ("shop.orders", 1)
+
+    decode = decode_task(plan_table(source, packet.table, known[packet.table]), "UTC", report)
+    rows = [row for batch in decode(iter(packets)) for row in batch.to_pylist()]
+
+    assert [read_notes(batch.column("notes")[0].as_py()).is_decoded for batch in packets] == [True, False]
+    assert [(row["id"], row["n"]) for row in rows] == [(1, "a"), (2, None)]
+    assert ("unavailable", 1) in reported
+
+
 def test_packets_say_that_strings_may_have_the_character_0000() -> None:
     batch = records({"id": "a\0"}, {"id": 1}, topics=["a", "b"])
     (looked,) = split_task(divider(feed(), look_for_null=True))(iter([as_rows(batch)]))
@@ -156,6 +218,21 @@ def test_tombstones_have_no_rows_and_the_places_of_records_are_known() -> None:
     assert (notes.rows, notes.ranges) == (3, (("t", 0, 10, 12),))
     assert read_notes(rest["notes"]).without_rows == 1
     assert pickle.loads(pickle.dumps(divide))(batch).equals(divide(batch))
+
+
+def test_the_places_of_records_are_known_for_each_partition_and_so_is_the_size_of_packets() -> None:
+    batch = records(*({"id": i} for i in range(4)))
+    batch = batch.set_column(1, "partition", pa.array([3, 0, 3, 0], pa.int32()))
+    batch = batch.set_column(2, "offset", pa.array([7, 2, 5, 1], pa.int64()))
+
+    (of_table,) = divider(feed())(batch).to_pylist()
+    (without,) = divider(feed(), keep=False)(batch).to_pylist()
+
+    notes = read_notes(of_table["notes"])
+    assert notes.ranges == (("t", 0, 1, 2), ("t", 3, 5, 7))
+    assert notes.size == len(of_table["records"])
+    assert read_notes(without["notes"]).size == 0
+    assert pickle.loads(pickle.dumps(notes)) == notes
 
 
 @settings(max_examples=examples(300), deadline=None)

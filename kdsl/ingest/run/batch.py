@@ -120,6 +120,7 @@ class BatchRunner(ABC):
         self._plan, self._writer, self._files, self._log = run.plan, run.writer, run.files, run.log
         self._checkpoint, self._driver, self._accepts_tables = run.checkpoint, run.driver, run.accepts_tables
         self._collect, self._forgive = run.collect, run.forgive
+        self._declared = write_declaration(run.plan)
         self._identities: dict[TableId, str] | None = None
         self._written: Mapping[TableId, int] = {}
         self._accepted: dict[TableId, bool] = {}
@@ -267,6 +268,7 @@ class BatchRunner(ABC):
         The arguments are those of `OpenBatch`; ``is_small`` is whether one task can read the packets in little time.
         """
         pairs = self._writer.pairs_updates
+        takes_packets = pairs or (is_small and self._writer.finds_last_rows)
         tables = list(
             build_sink_tables(
                 self._plan,
@@ -274,7 +276,7 @@ class BatchRunner(ABC):
                 decision,
                 with_filtered=pairs,
                 needs_kinds=self._writer.needs_rows_before,
-                packets=packets if pairs else None,
+                packets=packets if takes_packets else None,
                 reporter=reporter,
                 in_one_task=is_small,
                 identities=self._identities,
@@ -287,8 +289,8 @@ class BatchRunner(ABC):
 
     def _note(self, decision: Decision, state: IngestState) -> Note:
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""
-        declared = write_declaration(self._plan)
-        return decision.note if state.declared == declared else attrs.evolve(decision.note, declared=declared)
+        is_noted = state.declared == self._declared
+        return decision.note if is_noted else attrs.evolve(decision.note, declared=self._declared)
 
     def _count_values(self, reporter: ValueReporter, note: Note, before: IngestState) -> Note:
         """Add the values that changed while the records of a batch were decoded to its note, keep that, and return it.

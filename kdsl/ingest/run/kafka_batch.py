@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, decide_batch, decide_with_cache
+from kdsl.ingest.decision import Decision, Seen, TableWork, decide_batch, decide_with_cache
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import parse_id
 from kdsl.ingest.run.batch import BatchRunner, OpenBatch, Run, join_rejected, open_decision
@@ -33,7 +33,7 @@ from kdsl.ingest.run.value_counts import VALUE_COUNTS
 from kdsl.ingest.schema_changes import TableDelta
 from kdsl.ingest.state import IngestState
 from kdsl.run.records.packets import DIVIDER, PACKET_COLUMNS
-from kdsl.run.session import try_setting
+from kdsl.run.session import get_zone, try_setting
 from kdsl.run.task_functions import write_function
 from kdsl.types.spark import spark_schema
 
@@ -55,9 +55,10 @@ class KafkaBatchRunner(BatchRunner):
     """Runs batches of raw records of Kafka; see `BatchRunner`.
 
     The tasks of the source divide the records by table, if what they need for it is small; otherwise those of a second
-    step do. The packets are then kept until the batch is written. A large batch with records of one table only is read
-    from Kafka again instead, with the columns of that table: that takes less time than to pass its records to Spark and
-    back.
+    step do. The packets are then kept until the batch is written. If the sink needs whole rows, packets have rows
+    instead of records where these show nothing new; should a type become wider in the same batch, it is divided again.
+    A large batch with records of one table only is read from Kafka again instead, with the columns of that table: that
+    takes less time than to pass its records to Spark and back.
 
     Args:
         run: The run.
@@ -69,6 +70,7 @@ class KafkaBatchRunner(BatchRunner):
         super().__init__(run)
         self._raw = raw
         self._known: tuple[Tables, KnownTables] | None = None
+        self._decoded: tuple[Tables, bool] | None = None
         self._expects_one_table: bool | None = None
 
     @contextmanager
@@ -97,11 +99,15 @@ class KafkaBatchRunner(BatchRunner):
                     yield self._judge(decide(seen.seen), read, seen.seen.partitions, packets, 0, reporter)
                     self._expects_one_table = seen.is_large
                     return
+            decode = self._decodes(state)
             while True:
-                packets = self._divide(records, state, rejected, keyed=keyed).persist()
+                packets = self._divide(records, state, rejected, keyed=keyed, decode=decode).persist()
                 try:
                     seen = _collect_seen(packets)
                     decision = decide(seen.seen)
+                    if not all(_reads_rows(state, work) for work in decision.tables if work.plan.table in seen.decoded):
+                        decode = False
+                        continue
                     shared = find_shared(decision)
                     read = partial(read_packets, plan, packets, keyed=keyed, shared=shared, reporter=reporter)
                     batch = self._judge(
@@ -136,12 +142,32 @@ class KafkaBatchRunner(BatchRunner):
             return False
         return len(state.upstream) == 1 if self._expects_one_table is None else self._expects_one_table
 
+    def _decodes(self, state: IngestState) -> bool:
+        """Whether the tasks that divide records decode them, too: the sink needs all rows of each table that is known.
+
+        Then what passes through Spark is smaller, and is read from the memory in which it was divided.
+        """
+        if not self._writer.needs_rows_before:
+            return False
+        if self._decoded is None or self._decoded[0] != state.upstream:
+            plans = (self._plan.table(table, one.schema)[0] for table, one in state.upstream.items())
+            self._decoded = state.upstream, all(plan is not None for plan in plans)
+        return self._decoded[1]
+
     def _divide(
-        self, records: DataFrame, state: IngestState, rejected: Rejected, *, keyed: bool, keep: bool = True
+        self,
+        records: DataFrame,
+        state: IngestState,
+        rejected: Rejected,
+        *,
+        keyed: bool,
+        keep: bool = True,
+        decode: bool = False,
     ) -> DataFrame:
         """The packets of a batch, which are not computed yet; the pipeline and the sink say what tasks look for.
 
-        If the tasks of the source divide records, the session says how until this is called again.
+        With ``decode``, packets of known tables have rows instead of records where that is possible. If the tasks of
+        the source divide records, the session says how until this is called again.
         """
         plan, spark = self._plan, records.sparkSession
         assert isinstance(plan.source, KafkaFeed)
@@ -155,6 +181,7 @@ class KafkaBatchRunner(BatchRunner):
             look_for_null=not plan.policy.rules.stores_null_character,
             rejected=rejected,
             keep=keep,
+            zone=get_zone(spark) if decode else None,
         )
         if self._raw is not None:
             text = write_function(divide) if isinstance(known.data, bytes) else ""
@@ -184,11 +211,13 @@ class _Collected:
         seen: What a decision needs.
         ranges: The first and the last offset of the records of tables, by topic partition.
         size: The bytes of their packets.
+        decoded: The tables that have packets of rows.
     """
 
     seen: Seen
     ranges: Mapping[tuple[str, int], tuple[int, int]]
     size: int
+    decoded: frozenset[TableId] = frozenset()
 
     @property
     def is_one_table(self) -> bool:
@@ -218,9 +247,10 @@ def _collect_seen(packets: DataFrame) -> _Collected:
     ranges: dict[tuple[str, int], tuple[int, int]] = {}
     has_null = False
     size = 0
-    for row in packets.selectExpr("table", "notes", "has_null", "octet_length(records) AS size").collect():
+    decoded: set[TableId] = set()
+    for row in packets.select("table", "notes", "has_null").collect():
         notes = read_notes(row["notes"])
-        size += row["size"] or 0
+        size += notes.size
         has_null |= row["has_null"]
         dirty += notes.dirty
         without_rows += notes.without_rows
@@ -230,6 +260,8 @@ def _collect_seen(packets: DataFrame) -> _Collected:
             continue
         table = parse_id(row["table"])
         rows[table] = rows.get(table, 0) + notes.rows
+        if notes.is_decoded:
+            decoded.add(table)
         partitions[table] = partitions.get(table, frozenset()) | {f"{one[0]}-{one[1]}" for one in notes.ranges}
         for topic, partition, first, last in notes.ranges:
             known = ranges.get((topic, partition), (first, last))
@@ -237,4 +269,14 @@ def _collect_seen(packets: DataFrame) -> _Collected:
         if notes.delta is not None:
             deltas.append(notes.delta)
     seen = Seen(rows, tuple(deltas), dirty, tuple(reasons), hint, partitions, has_null, without_rows)
-    return _Collected(seen, ranges, size)
+    return _Collected(seen, ranges, size, frozenset(decoded))
+
+
+def _reads_rows(state: IngestState, work: TableWork) -> bool:
+    """Whether rows that were decoded with the known columns of a table are those of its columns now.
+
+    They are if columns were only added, which the records of these rows do not have.
+    """
+    known = state.upstream[work.plan.table]
+    types = {f.name: f.type for f in work.upstream.schema.columns}
+    return known.key == work.upstream.key and all(types.get(f.name) == f.type for f in known.schema.columns)

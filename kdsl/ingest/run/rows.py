@@ -26,13 +26,14 @@ from kdsl.ingest.schema_changes import Refusal
 from kdsl.own_columns import EVENT, KIND, ORDER, PASSES, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan, Start, Stop, Topics
 from kdsl.run.read import read as read_batch
+from kdsl.run.session import get_zone
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.errors import find_reason, full_text
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.sql_tokens import tokenize
 from kdsl.types import model as t
 from kdsl.types.convert import convert_exactly_sql
-from kdsl.types.spark import spark_schema, spark_type_name
+from kdsl.types.spark import spark_schema
 from kdsl.types.sql import quote_name, string_sql
 from kdsl.types.widening import stores
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 RowReader = Callable[[TableWork], "DataFrame"]
 """Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
-_ZONE = "spark.sql.session.timeZone"
 ORDERS_CHANGES = "distributed-tables orders changes"
 """What errors say of a record without the time in the source."""
 _IS_ROW_AFTER = f"{quote_name(KIND)} IN ('+I', '+U')"
@@ -95,7 +95,8 @@ def build_sink_tables(
         if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
             assert isinstance(plan.source, KafkaFeed)
             table = own[0].plan.table
-            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream), reporter)
+            key = () if needs_kinds else _find_identifying_key(own[0])
+            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream, key), reporter)
         identity = (identities or {}).get(target)
         previous = None if identity is None else (written or {}).get(target)
         yield SinkTable(
@@ -190,7 +191,7 @@ def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bo
         and not plan.policy.rules.folds_case
         and all(
             column.sql == quote_name(column.name)
-            and spark_type_name(column.type) == spark_type_name(types[column.name])
+            and convert_exactly_sql(column.sql, column.type, types[column.name]) == column.sql
             for column in transformed.columns
         )
     )
@@ -336,7 +337,7 @@ def read_packets(
     key = _find_identifying_key(work) if keyed else ()
     places = places or work.plan.table in shared
     read = plan_table(plan.source, work.plan.table, work.upstream, key, places=places)
-    zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
+    zone = get_zone(packets.sparkSession)
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
     rows = own.mapInArrow(decode_task(read, zone, reporter), spark_schema(read.columns))
     needs_times = checks_times and plan.source.valid().distributed_tables

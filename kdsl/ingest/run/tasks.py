@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +18,8 @@ from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA, RECORD_FIELDS
 from kdsl.formats import TableId
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.messages import Reporter
-from kdsl.ingest.packets import join_packets
-from kdsl.ingest.records import RecordSplitter, Split
+from kdsl.ingest.packets import Reporter, join_packets, read_rows, write_rows
+from kdsl.ingest.records import Packet, RecordSplitter, Split
 from kdsl.ingest.schema_changes import RecordId, TableDelta, UpstreamTable
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder
@@ -113,9 +113,10 @@ _KNOWN: dict[str, Tables] = {}
 
 
 @lru_cache(maxsize=4)
-def _splitter(feed: bytes, max_columns: int, keyed: bool) -> RecordSplitter:
+def _splitter(feed: bytes, max_columns: int, keyed: bool, zone: str) -> RecordSplitter:
     """The splitter of a pickled source; a worker keeps the last four for the tasks of later batches."""
-    return RecordSplitter(pickle.loads(feed), max_columns=max_columns, keyed=keyed)  # noqa: S301  # of our own driver
+    source = pickle.loads(feed)  # noqa: S301  # of our own driver
+    return RecordSplitter(source, max_columns=max_columns, keyed=keyed, zone=zone)
 
 
 @attrs.frozen
@@ -131,6 +132,8 @@ class PacketNotes:
         rejections: Why, of all, if they are collected.
         hint: Why most values of a topic cannot be read.
         without_rows: How many records have no rows.
+        size: The bytes of the packet; 0 if its records are left out.
+        is_decoded: Whether the packet has rows (`RecordDivider.zone`).
     """
 
     rows: int = 0
@@ -141,6 +144,8 @@ class PacketNotes:
     rejections: tuple[Rejection, ...] = ()
     hint: str | None = None
     without_rows: int = 0
+    size: int = 0
+    is_decoded: bool = False
 
 
 @attrs.frozen
@@ -159,6 +164,8 @@ class RecordDivider:
         look_for_null: Whether packets say that strings of their records may have the character U+0000.
         rejected: Records that count as ones that cannot be read, although they can.
         keep: Whether rows have their records; otherwise only what is known of them.
+        zone: The time zone of the session, if packets may have rows instead of records (`RecordSplitter.decode`): what
+            is kept is then smaller. None if all have records.
     """
 
     feed: bytes
@@ -169,27 +176,37 @@ class RecordDivider:
     look_for_null: bool = False
     rejected: Rejected = attrs.field(factory=dict)
     keep: bool = True
+    zone: str | None = None
 
     def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch: one for each table, and one without a table if there are records of none."""
-        splitter = _splitter(self.feed, self.max_columns, self.keyed)
-        split = splitter.split(raw, self.known(), _find_rejected(raw, self.rejected))
+        splitter = _splitter(self.feed, self.max_columns, self.keyed, self.zone or "UTC")
+        known = self.known()
+        split = splitter.split(raw, known, _find_rejected(raw, self.rejected))
         rows = [
-            self._write(packet.table, packet.records, PacketNotes(
-                packet.records.num_rows, _find_places(packet.records), packet.delta
-            ))
+            self._write(packet, None if self.zone is None else splitter.decode(packet, known))
             for packet in split.packets
-        ]  # fmt: skip
+        ]
         without_rows = raw.num_rows - len(split.rejections) - sum(one.records.num_rows for one in split.packets)
         if split.rejections or without_rows:
             rows.append(self._write_rest(raw, split, without_rows))
         return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
-    def _write(self, table: TableId, records: pa.RecordBatch, notes: PacketNotes) -> dict[str, Any]:
-        """The row of the records of a table."""
+    def _write(self, packet: Packet, rows: pa.RecordBatch | None) -> dict[str, Any]:
+        """The row of the records of a table, which has the rows if they are given."""
+        records, written = packet.records, None
+        if self.keep:
+            written = write_packet(records) if rows is None else write_rows(rows)
+        notes = PacketNotes(
+            records.num_rows,
+            _find_places(records),
+            packet.delta,
+            size=len(written or b""),
+            is_decoded=rows is not None,
+        )
         return {
-            "table": format_id(table),
-            "records": write_packet(records) if self.keep else None,
+            "table": format_id(packet.table),
+            "records": written,
             "notes": pickle.dumps(notes),
             "has_null": self.look_for_null and _may_have_null(records),
         }
@@ -198,6 +215,7 @@ class RecordDivider:
         """The row of the records of no table."""
         rejections = split.rejections
         collect = self.collect and bool(rejections)
+        wrong = write_packet(raw.take(pa.array([one.index for one in rejections]))) if collect else None
         notes = PacketNotes(
             dirty=len(rejections),
             reasons=tuple(
@@ -206,8 +224,8 @@ class RecordDivider:
             rejections=tuple(attrs.evolve(one, index=i) for i, one in enumerate(rejections)) if collect else (),
             hint=split.hint,
             without_rows=without_rows,
+            size=len(wrong or b""),
         )
-        wrong = write_packet(raw.take(pa.array([one.index for one in rejections]))) if collect else None
         return {"table": None, "records": wrong, "notes": pickle.dumps(notes), "has_null": False}
 
 
@@ -246,9 +264,12 @@ def _may_have_null(records: pa.RecordBatch) -> bool:
 def _find_places(records: pa.RecordBatch) -> tuple[tuple[str, int, int, int], ...]:
     """Where some records of one topic are; see `PacketNotes`."""
     topic = records.column("topic")[0].as_py()
-    offsets = pa.table(records.select(["partition", "offset"])).group_by("partition")
-    rows = offsets.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
-    return tuple((topic, row["partition"], row["offset_min"], row["offset_max"]) for row in rows)
+    partitions, offsets = records.column("partition").to_numpy(), records.column("offset").to_numpy()
+    places = []
+    for partition in np.unique(partitions).tolist():
+        own = offsets[partitions == partition]
+        places.append((topic, partition, int(own.min()), int(own.max())))
+    return tuple(places)
 
 
 def _read_record_id(raw: pa.RecordBatch, index: int) -> RecordId:
@@ -285,9 +306,6 @@ def decode_task(plan: ReadPlan, zone: str, report: Reporter | None = None) -> Ca
         decoder = RecordDecoder(plan, zone)
         packets = (("", packet.as_buffer()) for batch in batches for packet in batch.column("records"))
         for _, records in join_packets(packets):
-            rows = decoder.decode(records)
-            if report is not None:
-                report(decoder, plan.table, records)
-            yield rows
+            yield read_rows(decoder, plan.table, records, report)
 
     return run

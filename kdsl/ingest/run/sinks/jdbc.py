@@ -25,6 +25,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.run.databases import find_database_table
+from kdsl.ingest.run.sinks.last_rows import find_last_rows
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter, identify_each, refuse_large_integers
 from kdsl.ingest.schema_changes import NESTED_FIX, Refusal, SchemaChange, Tag
 from kdsl.types import model as t
@@ -64,6 +65,7 @@ class JdbcWriter(TableWriter):
 
     needs_rows_before = False
     needs_whole_partitions = False
+    finds_last_rows = True
 
     def __init__(self, sink: JdbcTables, concurrency: int) -> None:
         super().__init__(concurrency)
@@ -147,6 +149,13 @@ class JdbcWriter(TableWriter):
         """Make changes of a table; see `TableChanger.change_table`. Effects and errors: `change_database_table`."""
         change_database_table(self.target(table), spark, changes, transformed.primary_key)
 
+    def write(self, tables: Sequence[SinkTable], batch: Batch) -> None:
+        """Write the tables at the same time; see `TableWriter.write`.
+
+        The last changes of tables of a small batch are found before, in one job for all of them.
+        """
+        super().write(find_last_rows(tables), batch)
+
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and upsert its last changes by the primary key, or insert its inserts without one.
 
@@ -161,7 +170,7 @@ class JdbcWriter(TableWriter):
             SecretError: A reference to a secret cannot be resolved.
         """
         target = attrs.evolve(self.target(table.table), id=table.identity)
-        spark, keys = table.rows.sparkSession, table.schema.primary_key
+        spark, keys, last = table.spark, table.schema.primary_key, table.last
         if table.table not in self._started:
             target.drop_staging_tables(spark, batch.writer)
             self._started.add(table.table)
@@ -171,11 +180,15 @@ class JdbcWriter(TableWriter):
             with self._changing:  # Postgres fails if two transactions create the same schema at once
                 target.call(spark, partial(Connection.run, statement=schema))
         table_change = TableChange(partial(_write_changes, changes, keys), creates, self._sink.lock_timeout)
-        rows = (table.last_changes() if keys else table.inserts()).persist()
+        rows = table.last_changes() if keys else table.inserts()
+        counts = None if last is None else last.count_kinds()
+        rows = rows.persist() if counts is None else rows
         try:
-            target.apply(rows, keys, table.identify_batch(batch), table_change if changes else None)
+            change = table_change if changes else None
+            target.apply(rows, keys, table.identify_batch(batch), change, counts)
         finally:
-            rows.unpersist()
+            if counts is None:
+                rows.unpersist()
 
 
 def _refuse_type(table: TableId, change: SchemaChange, field: t.Field) -> Refusal:

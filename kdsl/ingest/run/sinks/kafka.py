@@ -26,6 +26,7 @@ from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.admin.cluster_admin import ClusterAdmin
+from kdsl.run.session import get_zone
 from kdsl.run.write import Prepare, write, write_prepared
 from kdsl.spark_internals.arrow import map_in_arrow
 from kdsl.spark_internals.workers import current_query_id
@@ -216,7 +217,7 @@ class KafkaWriter(SinkWriter):
             one = PlainTable(rows.plan, table.table, schema, topic, tuple(self._headers(table)), rows.reporter)
             entries.setdefault(rows.table, []).append(one)
         assert packets is not None
-        zone = packets.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+        zone = get_zone(packets.sparkSession)
         partition = 0 if self._sink.partition_strategy == "all-to-zero" else None
         encode = partial(encode_packets, self._sink, entries, partition, zone)
         return packets.select("table", "records"), encode

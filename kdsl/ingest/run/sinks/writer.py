@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdsl.changelog.target import Batch, IdentifiedTarget
 from kdsl.errors import KdslError, pluralize
@@ -16,14 +18,17 @@ from kdsl.formats import TableId
 from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import SinkEvolution
 from kdsl.ingest.ids import format_id
-from kdsl.ingest.messages import Reporter
+from kdsl.ingest.packets import Reporter
 from kdsl.ingest.projection import TransformedTable
 from kdsl.ingest.schema_changes import Refusal, SchemaChange
 from kdsl.own_columns import INDEX, KIND, ORDER, PLACE, UNAVAILABLE
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
+from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.threads import run_in_session
+from kdsl.types import model as t
+from kdsl.types.spark import spark_schema
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import TableSchema, needs_small_integers
 
@@ -49,6 +54,29 @@ class PlainRows:
 
 
 @attrs.frozen(eq=False)
+class LastRows:
+    """The last changes of a table that are found already, in the memory of the driver.
+
+    Attributes:
+        rows: The row kind and the columns, as `SinkTable.last_changes` has them.
+        types: The types of the columns.
+    """
+
+    rows: pa.Table
+    types: t.Row
+
+    def count_kinds(self) -> dict[str, int]:
+        """How many rows of each kind there are."""
+        return {one["values"]: one["counts"] for one in pc.value_counts(self.rows.column(KIND)).to_pylist()}
+
+    def create_frame(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame of one partition."""
+        types = {f.name: f.type for f in self.types.fields} | {KIND: t.STRING}
+        columns = t.Row(tuple(t.Field(name, types[name].as_nullable()) for name in self.rows.column_names))
+        return dataframe_from_arrow(spark, self.rows, spark_schema(columns)).coalesce(1)
+
+
+@attrs.frozen(eq=False)
 class SinkTable:
     """The rows of a batch for a sink table.
 
@@ -63,6 +91,7 @@ class SinkTable:
             was none.
         previous: The last batch before this one that wrote to the table of that identity; None if it is not known.
         is_accepted: Whether the table is accepted as it is, even if it has lost rows of earlier batches.
+        last: Its last changes, if they are found already.
     """
 
     table: TableId
@@ -74,6 +103,12 @@ class SinkTable:
     identity: str | None = None
     previous: int | None = None
     is_accepted: bool = False
+    last: LastRows | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; the rows are not built for it if they are written as they are read."""
+        return self.rows.sparkSession if self.plain is None else self.plain.packets.sparkSession
 
     def identify_batch(self, batch: Batch) -> Batch:
         """The identity of a batch, with what is known of earlier ones of the table."""
@@ -106,6 +141,8 @@ class SinkTable:
 
     def last_changes(self) -> DataFrame:
         """The last change of each key: ``+U`` with its present row, or ``-D``. A NULL in a key fails the job."""
+        if self.last is not None:
+            return self.last.create_frame(self.spark)
         last = last_changes(self.rows, self.schema.primary_key, self.order, in_one_task=self.in_one_task)
         return last.drop(*ORDER, *PLACE)
 
@@ -183,11 +220,14 @@ class SinkWriter(Protocol):
         needs_whole_partitions: Whether tasks write changes as they get them (`SinkTable.changes`), so those of a key
             stay in their order only if one task gets them all. A partition of Kafka is then read by one task; otherwise
             several tasks may read it, in whose order the rows are.
+        finds_last_rows: Whether it finds the last changes of small batches by itself, in the packets of those tables
+            whose rows are written as they are read.
     """
 
     pairs_updates: bool = False
     needs_rows_before: bool = True
     needs_whole_partitions: bool = True
+    finds_last_rows: bool = False
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns and the primary key that a table has in the sink; None if there is no such table.
@@ -311,9 +351,7 @@ class TableWriter(SinkWriter):
             return
         with ThreadPoolExecutor(self._concurrency, "kdsl sink") as pool:
             futures = [
-                pool.submit(
-                    run_in_session(table.rows.sparkSession, self.write_table), table, batch.of_part(*table.table)
-                )
+                pool.submit(run_in_session(table.spark, self.write_table), table, batch.of_part(*table.table))
                 for table in tables
             ]
         for table, future in zip(tables, futures, strict=True):
