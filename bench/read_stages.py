@@ -45,13 +45,14 @@ class Stages:
         return list(Fetcher(consumer, "Orders", set(needs), 60.0).read(self.ranges))
 
     def consume(self) -> None:
-        """Run the client alone, which returns message objects that are not used."""
+        """Run the client alone, whose messages are freed and not used."""
         consumer = borrow_consumer(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
         for r in self.ranges:
             consumer.assign([r])
             left = len(r)
             while left > 0:
-                left -= len(consumer.consume(min(left, fetching.CHUNK_RECORDS), 1.0))
+                with consumer.consume(min(left, fetching.CHUNK_RECORDS), 1.0) as messages:
+                    left -= len(messages)
         consumer.pause()
 
     def decoding(self, table: type[Orders] | type[Messages]) -> Callable[[], object]:
@@ -111,7 +112,7 @@ def main() -> None:
             "json format": orders,
         }
         if args.sizes:
-            for n in (500, 1_000, 4_000, 8_000, 16_000):
+            for n in (1_000, 2_000, 4_000, 16_000, 32_000):
                 functions[f"json format, chunks of {n}"] = stages.with_constant("CHUNK_RECORDS", n, orders)
             for n in (5_000, 10_000, 40_000, 80_000):
                 functions[f"json format, batches of {n}"] = stages.with_constant("BATCH_RECORDS", n, orders)

@@ -27,7 +27,6 @@ from rich.table import Table as Grid
 
 from bench.machine import facts, fill, session
 from bench.scale_simulated import slope
-from bench.upsert import ROCKSDB
 from bench.upsert_few_changes import produce
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, Raw, UpsertTable
 from kdsl.errors import KafkaReadError
@@ -54,7 +53,7 @@ class Plain(KafkaTable, topic="plain", value=Raw(), startup="earliest"):
 
 
 class ByPartition(UpsertTable, topic="users", key=Json(), value=Json(), changelog_state="partition"):
-    """Users by id, whose last rows are kept by topic partition."""
+    """Users by id, whose last rows are found by topic partition."""
 
     user_id: PrimaryKey[int]
     name: Col[str | None]
@@ -63,8 +62,8 @@ class ByPartition(UpsertTable, topic="users", key=Json(), value=Json(), changelo
     visits: Col[int | None]
 
 
-class ByBucket(ByPartition, topic="users", changelog_state="buckets"):
-    """The same, whose last rows are kept in buckets in Spark's state."""
+class ByKey(ByPartition, topic="users", changelog_state="key"):
+    """The same, whose last rows are found by key, after a shuffle."""
 
 
 def requests(servers: str, topic: str, partitions: int) -> dict[str, float]:
@@ -179,7 +178,7 @@ def measure(spark: SparkSession, partitions: int, batches: int, *, upserts: bool
             spark, servers, Plain, lambda _: fill(servers, "plain", count, partitions=partitions), batches
         )
         chance = random.Random(7)
-        for name, table in (("by partition", ByPartition), ("buckets", ByBucket)) if upserts else ():
+        for name, table in (("by partition", ByPartition), ("by key", ByKey)) if upserts else ():
             result[name] = micro_batches(
                 spark,
                 servers,
@@ -201,12 +200,11 @@ def main() -> None:
     out = Console(width=140)
     figures: dict[int, Any] = {}
     with session("scale of partitions") as spark:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         for count in counts:
             figures[count] = measure(spark, count, args.batches, upserts=count in of_upserts)
             out.print(count, figures[count], highlight=False)
     grid = Grid("of", "figure", *(f"{count:,}" for count in counts), "per 1,000")
-    for of in ("requests", "plain", "by partition", "buckets"):
+    for of in ("requests", "plain", "by partition", "by key"):
         for name in next((one[of] for one in figures.values() if of in one), {}):
             points = [(count, one[of].get(name, 0)) for count, one in figures.items() if of in one]
             values = dict(points)

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import ParamSpec, TypeVar, cast
+from unittest.mock import patch
 
 import attrs
 from rich.console import Console
@@ -24,8 +25,10 @@ from rich.table import Table as Grid
 from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, Raw, UpsertTable
 from kdsl.callbacks import TopicPartition
 from kdsl.plan.build import read_plan
+from kdsl.plan.model import RoutingChoice
 from kdsl.resolve import resolve
 from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Topic
+from kdsl.run.librdkafka import state_plans
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM
 from kdsl.run.librdkafka.source import StreamReader
@@ -156,7 +159,9 @@ def simulate(name: str, partitions: int, batches: int, tasks: int = TASKS) -> Si
     """
     answers = AnswersFromMemory("simulated", partitions)
     reader = _reader(TABLES[name], answers, tasks)
-    start = json.dumps(reader.initialOffset())
+    chosen = RoutingChoice("partition", "each key is where it should be", partitions, "murmur2")
+    with patch.object(state_plans, "sample_choice", return_value=chosen):  # there are no records to sample
+        start = json.dumps(reader.initialOffset())
     times: dict[str, list[float]] = {name: [] for name in ("empty", "latest", "tasks", "report", "listener")}
     pickled: list[bytes] = []
     for _ in range(batches):

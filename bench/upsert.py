@@ -5,10 +5,10 @@ without before-images.
 
 ``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--skew SHARE] [--states NAMES] [--theirs N]
 [--pairs N] [--only]``. Both sides read JSON, by default 2,000,000 upserts in micro-batches of the same size, store the
-last row of each key (the hand-written query in RocksDB), and discard the changes with their before-images. The rate
-excludes the first batch, which starts workers; the processor time is that of the whole query. The hand-written query
-gets fewer records (``--theirs``), in ten batches, because all records would take it half an hour. ``--only`` leaves out
-change data and the sink.
+last row of each key (the hand-written query in RocksDB, kdsl in files), and discard the changes with their
+before-images. The rate excludes the first batch, which starts workers; the processor time is that of the whole query.
+The hand-written query gets fewer records (``--theirs``), in ten batches, because all records would take it half an
+hour. ``--only`` leaves out change data and the sink.
 
 If the reference engine is installed (see `bench.reference_engine`), it reads the same topic with ``upsert-kafka`` into
 ``blackhole`` with two tasks, in turn with kdsl, measured from the submission of a job to its end, less the time of an
@@ -158,10 +158,17 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"
 
 
 def ours(
-    spark: SparkSession, bootstrap: str, topic: str, batch: int, base: type[KafkaTable] = Users, state: str = "buckets"
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    batch: int,
+    base: type[KafkaTable] = Users,
+    state: str = "key",
+    place: str | None = None,
 ) -> DataFrame:
     """The changelog of kdsl."""
-    table: Any = type("Users", (base,), {}, topic=topic, max_records_per_trigger=batch, changelog_state=state)
+    options = {"max_records_per_trigger": batch, "changelog_state": state, "state_location": place}
+    table: Any = type("Users", (base,), {}, topic=topic, **options)
     return table.read_stream(spark, Cluster(bootstrap))  # type: ignore[no-any-return]
 
 
@@ -336,7 +343,7 @@ def main() -> None:
     parser.add_argument("--theirs", type=int, default=500_000, help="the records of the hand-written query")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--skew", type=float, default=0.0, help="the share of records that have the same key")
-    parser.add_argument("--states", default="buckets,partition", help="values of changelog_state")
+    parser.add_argument("--states", default="partition,key", help="values of changelog_state")
     parser.add_argument("--only", action="store_true", help="neither change data nor the sink")
     args = parser.parse_args()
     out = Console()

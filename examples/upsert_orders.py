@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kdsl import Cluster, Col, Csv, Json, PrimaryKey, UpsertTable
 
 
-class Orders(UpsertTable, topic="orders-by-key", key=Csv(), value=Json(), changelog_buckets=16):
+class Orders(UpsertTable, topic="orders-by-key", key=Csv(), value=Json()):
     """An order. A record without a value deletes it."""
 
     order_id: PrimaryKey[str]

@@ -41,6 +41,21 @@ def state_dir() -> Path:
     return own / "state" if own else _user_folder("XDG_STATE_HOME", ".local/state")
 
 
+def state_cache_dir() -> Path:
+    """The folder for copies of files of states in object stores, which only this user can read; it is created.
+
+    ``$KDSL_STATE_CACHE``, else ``state`` in the folder ``kdsl-UID`` among the temporary files. A FolderError is
+    raised if another user owns it or can write to it.
+    """
+    named = os.environ.get("KDSL_STATE_CACHE")
+    if named:
+        path = Path(named).expanduser().absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _create_own_folder(path, "KDSL_STATE_CACHE")
+    path = Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
+    return _create_own_folder(_create_own_folder(path, "KDSL_STATE_CACHE") / "state", "KDSL_STATE_CACHE")
+
+
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
     """Wait for a lock that only one process of this machine can have, and hold it while the body runs.
@@ -58,6 +73,28 @@ def exclusive_lock(path: Path) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def try_exclusive_lock(path: Path) -> Iterator[bool]:
+    """Take a lock that only one process of this machine can have, and say whether it was free; hold it for the body.
+
+    Where the operating system does not support it (Windows), it counts as free. The folder of the file must exist.
+
+    Args:
+        path: The lock file, which is created if it does not exist.
+    """
+    with path.open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            yield True
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def process_folder(purpose: str) -> Path:
@@ -111,10 +148,18 @@ def _user_folder(variable: str, folder: str) -> Path:
 def _create_temporary_folder() -> Path:
     """Create kdsl's folder among the temporary files if it does not exist, and return it.
 
-    kdsl runs files from it (jars, scripts of brokers), so it must not be a folder that another user could write to, and
-    another user may have created one of that name.
+    kdsl runs files from it (jars, scripts of brokers), so it must not be a folder that another user could write to.
     """
-    path = Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
+    return _create_own_folder(Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}", "KDSL_CACHE")
+
+
+def _create_own_folder(path: Path, variable: str) -> Path:
+    """Create a folder that only this user can read, if it does not exist; another user may have created one before.
+
+    Args:
+        path: The folder.
+        variable: The environment variable that names another one, for messages.
+    """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()
@@ -126,7 +171,8 @@ def _create_temporary_folder() -> Path:
         reason = f"other users can write to it (mode {stat.S_IMODE(status.st_mode):o})"
     else:
         return path
+    home = ", or give this user a home (HOME)" if variable == "KDSL_CACHE" else ""
     raise FolderError(
-        f"{path} cannot be used for files that kdsl runs: {reason}; set the environment variable KDSL_CACHE to a "
-        "folder of your own, or give this user a home (HOME)"
+        f"{path} cannot be used for files of kdsl: {reason}; set the environment variable {variable} to a folder of "
+        f"your own{home}"
     )

@@ -42,6 +42,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "kafka": "kdsl.cli.kafka:app",
         "dev": "kdsl.cli.dev:dev",
         "dlq": "kdsl.cli.dlq:app",
+        "state": "kdsl.cli.state:app",
     },
     "kdsl.formats": {
         "avro": "kdsl_formats.avro:Avro",

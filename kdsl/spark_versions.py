@@ -112,12 +112,6 @@ VARIANT = Feature(
     "SQL's JSON_VALUE and JSON_EXISTS", "4.0", instead="read the JSON text in Spark's SQL, with get_json_object"
 )
 REALTIME = Feature("Real-time mode (`latency` realtime)", "4.2", instead="write latency='micro-batch'")
-STATE = Feature(
-    "The state of upsert tables (streams with rows before updates)",
-    "4.0",
-    instead="write changelog='upsert' ('scan.changelog.mode' = 'upsert') for the last change of each key in a "
-    "micro-batch",
-)
 # On 3.5 a batch cannot be named in its snapshot by a setting, and merges that are repeated miss rows of other writers.
 ICEBERG = Feature(
     "A changelog in an Iceberg table (`iceberg`)", "4.0", instead="write into a Delta table with delta(...)"
@@ -150,7 +144,6 @@ STATE_READER = Feature(
 )
 PIPELINES = Feature("A pipeline (`kdsl.pipelines`)", "4.1")
 AUTO_CDC = Feature("An AUTO CDC flow (`kdsl.pipelines.auto_cdc`)", "4.2")
-CONNECT_STATE = Feature("State over Spark Connect (streams of upsert tables with rows before updates)", "4.1")
 # Before, a listener runs on the server, and what kdsl does after each batch needs it in the client.
 CONNECT_STREAMS = Feature("A stream over Spark Connect", "4.0", instead="use a classic session")
 TIME_TYPE = Feature("A column of the type TIME", "4.1")
@@ -169,10 +162,8 @@ FEATURES: tuple[Feature, ...] = (
     REPARTITION_BY_ID,
     STATE_READER,
     PIPELINES,
-    CONNECT_STATE,
     TIME_TYPE,
     PYTHON_SOURCES,
-    STATE,
     CONNECT_STREAMS,
     DATAGEN,
     VARIANT,

@@ -15,7 +15,6 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.start_and_end import Checkpoint, StartAt, Startup
-from kdsl.errors import KdslError, nearest
 from kdsl.extras import explain_missing_package
 from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
@@ -108,23 +107,29 @@ class Table:
         """
         return plan_write(self.definition, cluster, log=False)
 
-    def explain(self, direction: Direction = "read", cluster: Cluster | None = None) -> str:
+    def explain(
+        self, direction: Direction = "read", cluster: Cluster | None = None, checkpoint: str | None = None
+    ) -> str:
         """The plan of a direction as readable lines; needs neither Java nor a broker.
 
         Args:
             direction: ``"read"`` or ``"write"``.
             cluster: The cluster whose client properties are added, or None.
+            checkpoint: The checkpoint of a stream that keeps the last row of each key: it says how that is found.
 
         Raises:
             ResolveError: The table is invalid in that direction, or the settings of the cluster are.
+            CheckpointError: The checkpoint keeps no rows of the table.
             ValueError: There is no such direction.
         """
-        match direction:
-            case "read":
-                return show(self.read_plan(cluster=cluster))
-            case "write":
-                return show(self.write_plan(cluster))
-        raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
+        if direction not in ("read", "write"):
+            raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
+        if direction == "write" or checkpoint is None:
+            return show(self.read_plan(cluster=cluster) if direction == "read" else self.write_plan(cluster))
+        from kdsl.run.checkpoint.stored_routing import describe_stored_routing
+
+        plan = self.read_plan(cluster=cluster)
+        return show(plan, describe_stored_routing(plan, checkpoint))
 
     def to_arrow(
         self,
@@ -282,13 +287,14 @@ class Table:
         start_at: StartAt | None = None,
         change_columns: bool = False,
         name: str | None = None,
+        checkpoint: str | None = None,
     ) -> DataFrame:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
         Warnings about the table are logged, each once in a process. The session gets kdsl's data source, or with the
         transport ``jvm`` Spark's Kafka connector, and a listener that commits offsets and reports metrics; a classic
-        one also gets accumulators for the reports of tasks. If the last row of each key is kept for before-images, its
-        state store becomes RocksDB.
+        one also gets accumulators for the reports of tasks. If the last row of each key is kept for before-images, keys
+        of the topic are looked at once, unless the table declares how they are found (``changelog_state``).
 
         Args:
             spark: The session.
@@ -301,6 +307,7 @@ class Table:
             name: The name of the source in the checkpoint, where Spark names sources (Spark 4.2 with
                 ``spark.sql.streaming.queryEvolution.enableSourceEvolution``); None is the table's name. Needed for a
                 query that reads a table twice.
+            checkpoint: The checkpoint of the query: after the first start it says how rows are found, instead of keys.
 
         Raises:
             ResolveError: The table cannot be read, or not from there, its cluster is unknown or invalid, or its rows
@@ -316,8 +323,8 @@ class Table:
 
         plan = plan_read(self.definition, cluster, columns, start_at=start_at)
         plan = add_commit_columns(plan) if change_columns else plan
-        computed = list_column_makers(self.definition)
-        rows = read_stream(spark, plan, self.cluster(cluster), computed=computed, name=name)
+        computed, at = list_column_makers(self.definition), self.cluster(cluster)
+        rows = read_stream(spark, plan, at, computed=computed, name=name, checkpoint=checkpoint)
         return with_change_columns(rows, plan) if change_columns else rows
 
     @explain_missing_package("a condition of Spark's")
@@ -471,18 +478,10 @@ class Table:
             KdslError: Its rows are not changes, there is no key, a column of ``keys`` does not exist, or as for `read`.
         """
         from kdsl.run.dataframes.computed_columns import list_column_makers
-        from kdsl.run.dataframes.latest import choose_key, last_changes
+        from kdsl.run.dataframes.latest import choose_key_of_changelog, last_changes
         from kdsl.run.read import read
 
-        if not self.definition.is_changelog:
-            raise KdslError(
-                f"{self.name} only inserts rows, so there is no last row of each key; use read(), declare an "
-                "UpsertTable, or use a value format that carries changes, such as debezium-json"
-            )
-        key = choose_key(self.definition, keys)
-        names = [column.name for column in self.definition.columns]
-        if unknown := [name for name in key if name not in names]:
-            raise KdslError(f"{self.name} has no column {unknown[0]!r}{nearest(unknown[0], names)}, named by keys=")
+        key = choose_key_of_changelog(self.definition, keys)
         plan = plan_read(self.definition, cluster)
         by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
         if plan.upserts is not None and by_key:  # without before-images, a read returns the last change of each key

@@ -14,7 +14,9 @@ OWN_COLUMNS = {
     "kdsl/ingest/run/rows.py": 1,
     "kdsl/ingest/run/sinks/kafka.py": 1,
     "kdsl/run/read.py": 1,
-    "kdsl/run/upsert/read.py": 2,
+    "kdsl/ingest/run/sinks/last_rows.py": 1,
+    "kdsl/run/upsert/read.py": 1,
+    "kdsl/run/upsert/spark_batches.py": 2,
     "kdsl/spark_internals/arrow.py": 3,
 }
 """The calls whose rows have columns with names of kdsl's own, and those of `map_in_arrow` itself."""

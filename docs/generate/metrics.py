@@ -17,11 +17,10 @@ metrics are available in five places:
 - **For Prometheus**: `kdsl.serve_metrics(port=9404)` serves the metrics of all running queries of the process as text
   at `http://127.0.0.1:9404/metrics`, until the `MetricsServer` is closed. Of a query that has ended, it says for an
   hour that it has, or why it failed. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`,
-  `reason`, `rule`, `operator` or `client_id`.
+  `reason`, `rule`, `operator`, `routing` or `client_id`.
 - **In Spark's progress**: `query.lastProgress.observedMetrics` has an entry `kdsl.…` for each source. Its column
   `metrics` contains numRecordsIn, numBytesIn, numRecordsFiltered, numRecordsDropped… (one number for each reason) and
-  both event time lags of that batch. An upsert table has a second entry, whose column `state` contains numKeysInState
-  and stateBytes of the buckets that the batch changed. The offsets of each source contain `latestOffset` (and `high`,
+  both event time lags of that batch. The offsets of each source contain `latestOffset` (and `high`,
   if open transactions delay records). Spark's `sink.numOutputRows` is the number of rows that a sink wrote.
 - **On the command line**: `kdsl run --metrics-port 9404` serves the metrics of a script for Prometheus, and
   `kdsl run --report` prints them when a query ends. `kdsl lag` asks the brokers how far a group or a checkpoint lags
@@ -44,11 +43,10 @@ that `foreachBatch` runs in its own threads belong to the batch if the threads a
 jobs in other threads, records are counted as rows and bytes are unknown. A task that Spark stops early (`limit` within
 `foreachBatch`) reports nothing.
 
-The state of an upsert table is kept in buckets (`changelog_buckets`), and a batch reports the sizes of the buckets that
-it changed. The snapshot contains the last reported size of each bucket, so after a restart it is complete once every
-bucket has changed. The memory and disk space that Spark's state store uses are in
-`query.lastProgress.stateOperators`, whose rows are buckets. With `changelog_state="partition"` the same holds for
-partitions; bytes then include rows that were replaced and have not been merged yet, and Spark has no state operator.
+The rows of an upsert table are kept by partition or by shard (`changelog_state`). A batch reports the keys and bytes of
+the partitions that it changed, or of all shards; the snapshot has the last report of each, so after a restart it is
+complete once every partition has changed. When rows are taken over by key, the sizes of partitions are forgotten. Bytes
+include rows that were replaced and have not been merged yet. Spark has no state operator for them.
 
 Records that a read drops without an error (`ignore-parse-errors`, messages without a value) are counted by reason, and
 each batch that dropped records logs one line to the logger `kdsl.read`: a warning if records could not be read,
@@ -68,8 +66,9 @@ What it costs: each task sends its numbers once, in a Spark accumulator. They ar
 session's listener receives the batch, or when `kdsl.metrics(query)` is called. Spark Connect has no accumulators: there
 the numbers travel in a string column that is null except in one row out of thousands, and Spark's `observe` collects
 them, which takes about a tenth of the time of a stream of JSON. A task that read records but produced no rows gives
-Spark one extra row there, which is removed again after the source; numInputRows counts it. Setting the session setting
-`{SWITCH}` to `false` turns all of this off: records are then counted as rows, and bytes are unknown."""
+Spark one extra row there, which is removed again after the source; numInputRows counts it. So does each shard of an
+upsert table, after its changes, for the size of its state. Setting the session setting `{SWITCH}` to `false`
+turns all of this off: records are then counted as rows, and bytes are unknown."""
 
 
 def metrics_page() -> str:

@@ -323,14 +323,12 @@ _SPARK_3_5 = """## Spark 3.5
 
 Spark 3.5 has no data sources in Python, so tables use the [transport `jvm`](transports.md), also without a declaration.
 Batches and at-least-once streams with restart, all formats, limits, streams with a declared end, dead letters, upsert
-tables (written, as a snapshot, and as a stream with `changelog="upsert"`), and changelogs into Delta work.
+tables, and changelogs into Delta work.
 What is missing:
 
 - `transport="librdkafka"`, and with it exactly-once, writing timestamps, `leader-epoch`, a limit for each partition,
   watermark alignment and `changelog_state="partition"`: see [what jvm lacks](transports.md).
 - The data source `kdsl`: Spark itself says that it does not find it. Streams of the connector `datagen` in scripts.
-- Streams with rows before updates: those of upsert tables with `changelog="full"` (the default) or `"net"`, and of
-  change data where the last row of each key is kept. `transformWithState` came with Spark 4.0.
 - Streams over Spark Connect. Batches work over Connect if the server was started with
   `org.apache.spark:spark-sql-kafka-0-10_2.12` in `spark.jars.packages`, because a session cannot add it.
 - `iceberg(...)`, also with an Iceberg of the session: the Iceberg for Spark 3.5 does not name a batch in its snapshot,
@@ -364,7 +362,7 @@ def spark_versions_page() -> str:
         "middle and goes on. This table says how many tests have passed:",
         _runs_table(),
         "A test of the core of something that a version lacks passes there if it is refused: on 3.5 these are the "
-        'tests of exactly-once, `format("kdsl")`, pipelines, rows before updates, and streams over Spark Connect. '
+        'tests of exactly-once, `format("kdsl")`, pipelines, and streams over Spark Connect. '
         "The scenarios of what is refused there are skipped; the list below names what is missing.",
         "## What earlier versions lack",
         _features_table(),

@@ -20,6 +20,8 @@ from kdsl.spark_internals.errors import JavaError
 _log = logging.getLogger(__name__)
 _CONTENT = "batch_content"
 _FILE, _HAS_ROWS = "table_file", "has_rows"
+_READ_COMMITTED = 2
+"""Java's ``Connection.TRANSACTION_READ_COMMITTED``."""
 _MAX_NAME = 128
 """The bytes of a writer or a target in the table of batches: two of them fit into the primary key of any database."""
 _TABLE_KINDS = ("TABLE", "BASE TABLE", "PARTITIONED TABLE", "FOREIGN TABLE", "SYSTEM VERSIONED")
@@ -335,6 +337,7 @@ class Connection:
             staged: The rows of the staging tables, which only get more. They are counted again at the end: a task that
                 was abandoned, or runs twice, may have added some after they were counted.
         """
+        self._see_committed_rows()
         self._java.setAutoCommit(False)
         try:
             self._lock_table(target)
@@ -356,6 +359,15 @@ class Connection:
             raise
         finally:
             self._java.setAutoCommit(True)
+
+    def _see_committed_rows(self) -> None:
+        """Let each query of a transaction see what is committed when it begins, as statements that write do.
+
+        By default those of MySQL and MariaDB see what was committed at the first one. They would not count late rows of
+        a staging table that an INSERT has read.
+        """
+        if self._has_catalogs():
+            self._java.setTransactionIsolation(_READ_COMMITTED)
 
     def _lock_table(self, target: DatabaseTarget) -> None:
         """Keep a table of Postgres from being dropped or truncated until the transaction ends, while others write it.

@@ -102,8 +102,9 @@ class LostRows:
         commits: The commits that took back rows, oldest first.
         edits: The commits of other programs that changed or deleted some rows, which may be rows of the writer; oldest
             first.
-        unknown: The version before the first one whose commit the log still has, if the writer's last batch is not
-            among these, because its commit was removed with others; None if it is.
+        unknown: The version before the first one whose commit the log still has, if commits before it may have taken
+            back rows: that of the writer's last batch was removed with others, or some were that others made while the
+            batch was merged. None if the log has all.
     """
 
     commits: Sequence[Commit]
@@ -129,14 +130,14 @@ def find_lost_rows(read: Callable[[int], Sequence[Commit]], writer: str) -> Lost
             break
         limit *= _STEP
     base = -1 if own is None else read_base(own.metadata, start)
-    oldest = commits[-1].version if commits else 0
-    if own is not None and base + 1 < oldest:  # others committed while the batch was merged
+    if own is not None and commits[-1].version > base + 1:  # others committed while the batch was merged
         commits = read(commits[0].version - base)
+    oldest = commits[-1].version if commits else 0
     later = [commit for commit in reversed(commits) if commit.version > base]
     return LostRows(
         [commit for commit in later if commit.takes_back_rows],
         [commit for commit in later if commit.edits_rows],
-        oldest - 1 if own is None and oldest > 0 else None,
+        oldest - 1 if oldest > base + 1 else None,
     )
 
 

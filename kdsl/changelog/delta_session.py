@@ -251,7 +251,7 @@ class DeltaSession:
         ]  # fmt: skip
         return sorted(commits, key=lambda commit: -commit.version)
 
-    def for_batch(self, batch: Batch, base: int, *, numbered: bool = True) -> DeltaSession:
+    def for_batch(self, batch: Batch, base: int, last: int | None) -> DeltaSession:
         """Create a new session that stores the identity of a batch with each write, and return Delta in it.
 
         The number and a digest of the content are stored as Delta's transaction: a write of this transaction or an
@@ -261,13 +261,16 @@ class DeltaSession:
         Args:
             batch: The batch.
             base: The last version of the table that is known to have the rows of earlier batches.
-            numbered: Whether to store the transaction; otherwise the table has it already.
+            last: The writer's last transaction (`last_transaction`). One of this batch is followed by the next greater
+                one, so that a write which repeats the batch is late, too, when there is a later batch.
         """
         metadata = write_metadata(batch.writer, batch.number, batch.content, base)
         settings = {METADATA: self.add_metadata(metadata)}
-        if numbered:
-            transaction = str(write_transaction(batch))
-            settings |= {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": transaction}
+        transaction = write_transaction(batch)
+        if last is not None and last >= transaction:
+            transaction = last + 1
+        if read_number(transaction) == batch.number:
+            settings |= {f"{_TXN}.txnAppId": batch.writer, f"{_TXN}.txnVersion": str(transaction)}
         return self.with_settings(settings)
 
     def add_metadata(self, text: str) -> str:
@@ -315,7 +318,8 @@ def _add_rules(jvm: Any, session: Any) -> None:
 def write_transaction(batch: Batch) -> int:
     """The version of Delta's transaction that stores a batch: its number, and a digest of its content.
 
-    The digest is 0 if the content is not known. Transactions stay in the table when its history is cleaned up.
+    The digest is 0 if the content is not known, and a greater number if the batch was applied more than once.
+    Transactions stay in the table when its history is cleaned up.
     """
     if abs(batch.number) >= _MAX_NUMBER:
         raise ChangelogError(

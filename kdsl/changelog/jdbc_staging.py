@@ -124,12 +124,15 @@ class Staging:
         self._stages.append(stage)
         return stage
 
-    def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
+    def fill(self, kinds: Mapping[str, int] | None = None) -> tuple[list[str], list[str | CountedStatement]]:
         """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
 
         Only rows of the kinds ``-D`` and ``+U`` count. A Spark job counts the rows of all tables, and one writes those
         of each table; a table that would be empty is not created. Tables of upserts are also noted for
         `free_unique_values`.
+
+        Args:
+            kinds: How many rows of each kind there are, if all have all values; None counts them.
 
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
@@ -141,10 +144,13 @@ class Staging:
         if unavailable in self._changes.columns:
             names = F.array(*map(F.lit, self._names))
             lacking = F.array_sort(F.array_intersect(F.coalesce(F.col(unavailable), none), names))
-        counts = {
-            (kind, tuple(columns)): count
-            for kind, columns, count in self._changes.groupBy(kind_of_row, lacking).count().collect()
-        }
+        if kinds is None:
+            counts = {
+                (kind, tuple(columns)): count
+                for kind, columns, count in self._changes.groupBy(kind_of_row, lacking).count().collect()
+            }
+        else:
+            counts = {(kind, ()): count for kind, count in kinds.items()}
         statements = self._statements(list(self._names))
         first, upserts = [*statements.begin], list[str | CountedStatement]()
         if deleted := sum(count for (kind, _), count in counts.items() if kind == "-D"):

@@ -20,7 +20,7 @@ from kdsl.changelog.delta_history import (
     CHANGES_TYPES,
     find_lost_rows,
 )
-from kdsl.changelog.delta_session import METADATA, DeltaSession, read_number, write_transaction
+from kdsl.changelog.delta_session import METADATA, DeltaSession, read_number
 from kdsl.changelog.merge import (
     check_jvm_target,
     check_table_name,
@@ -397,11 +397,17 @@ class DeltaTarget:
             self._require_rows(session, table, writer)
             return read_number(transaction)
 
+    def _require_table(self, session: DeltaSession, table: Any) -> str:
+        """Check that a table which was there, or was just created, was not dropped at once; return its id."""
+        if table is None:
+            raise ChangelogError(f"{self!r} was dropped by another program while a batch was applied to it")
+        return session.read_id(table)
+
     def _require_rows(self, session: DeltaSession, table: Any, writer: str) -> None:
         """Check that no commit since a writer's last batch took back rows, as far as the table's log knows.
 
-        A warning is logged if the commit of that batch, and others after it, were removed from the log; and, once in
-        this process, if other programs have edited some rows.
+        A warning is logged if the log no longer has all of these commits; and, once in this process, if other programs
+        have edited some rows.
         """
         lost = find_lost_rows(lambda limit: session.read_history(table, limit), writer)
         if lost.commits:
@@ -412,8 +418,8 @@ class DeltaTarget:
         warn_of_edits(repr(self), writer, list(map(str, lost.edits)))
         if lost.unknown is not None:
             _log.warning(
-                "%r: the log of the table no longer has the commit of the last batch of the writer %r; whether a "
-                "commit between that one and version %d took back rows is not known", self, writer, lost.unknown,
+                "%r: the log of the table no longer has all commits since the last batch of the writer %r; whether one "
+                "of them, up to version %d, took back rows is not known", self, writer, lost.unknown,
             )  # fmt: skip
 
     def identify(self, spark: SparkSession) -> str | None:
@@ -456,6 +462,7 @@ class DeltaTarget:
                     raise ChangelogError(f"{self!r} does not exist, although it was created before")
                 session.create(self, changes)
                 table = session.open(self)
+            id_ = self._require_table(session, table)
             own = session
             if batch is not None:
                 base, transaction = session.version(table), session.last_transaction(table, batch.writer)
@@ -464,16 +471,14 @@ class DeltaTarget:
                     self._require_rows(session, table, batch.writer)
                 if is_applied(repr(self), batch, last, repeatable=bool(keys)):
                     return
-                numbered = transaction is None or transaction < write_transaction(batch)
-                own = session.for_batch(batch, base, numbered=numbered)
+                own = session.for_batch(batch, base, transaction)
             schema = table.toDF().schema()
             names = match_columns(f"delta({self.table!r})", changes, list(schema.names()), add=self.schema_evolution)
             if self.schema_evolution and _has_ntz(changes.schema.json()) and not _has_ntz(str(schema.json())):
                 self._allow_ntz(session)
         with own.active():
             table = own.open(self)
-            if self.id is not None:  # it may have been replaced since it was checked
-                require_same_table(repr(self), self.id, None if table is None else own.read_id(table))
+            require_same_table(repr(self), id_, None if table is None else own.read_id(table))
             _merge(table, changes, keys, names, evolve=self.schema_evolution).execute()
 
 

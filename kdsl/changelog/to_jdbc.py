@@ -225,7 +225,12 @@ class JdbcTarget:
 
     @_translate_java_errors
     def apply(
-        self, changes: DataFrame, keys: Sequence[str], batch: Batch | None, table_change: TableChange | None = None
+        self,
+        changes: DataFrame,
+        keys: Sequence[str],
+        batch: Batch | None,
+        table_change: TableChange | None = None,
+        counts: Mapping[str, int] | None = None,
     ) -> None:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
@@ -240,6 +245,7 @@ class JdbcTarget:
             keys: See `Target.apply`.
             batch: See `Target.apply`.
             table_change: A change of the table's columns in the same transaction; a batch that is skipped has made it.
+            counts: How many rows of each kind there are, if all have a key and all values; None counts them in a job.
 
         Raises:
             ChangelogError: The database or Spark reports an error, or Spark writes a wrong number of rows; the table
@@ -269,7 +275,7 @@ class JdbcTarget:
                 try:
                     staging.prepare(changes, table_change)
                     alter = [] if table_change is None else table_change.write(self.table)
-                    deletes, upserts = staging.fill() if keys else staging.fill_inserts()
+                    deletes, upserts = staging.fill(counts) if keys else staging.fill_inserts()
                     self._run_transaction(connection, staging, (alter, deletes, upserts), target, batch)
                 except StagedRowsError as e:
                     if not remaining:

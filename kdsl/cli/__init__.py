@@ -1,4 +1,4 @@
-"""The command line: ``kdsl demo check plan schema peek produce lag doctor verify run ingest kafka dlq``."""
+"""The command line: ``kdsl demo check plan schema peek produce lag doctor verify run ingest kafka dlq state``."""
 
 from __future__ import annotations
 

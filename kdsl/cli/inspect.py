@@ -27,26 +27,33 @@ def plan(
     target: TableArgument,
     write: Annotated[bool, typer.Option("--write", help="The plan of a write instead of a read.")] = False,
     as_json: AsJson = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="The checkpoint of a stream: it says how the last row of each key is found."),
+    ] = None,
     variable: Variables = None,
     variable_files: VariableFiles = None,
 ) -> None:
     """Print what a read (or a write) of a table does, or what an ingestion in YAML or the copies in a script do.
 
-    Exits with 1 if they do not exist or have errors, and with 2 for --write or --json with an ingestion or copies.
+    Exits with 1 if they do not exist or have errors, or the checkpoint keeps no rows of the table, and with 2 for
+    --write, --json or --checkpoint with an ingestion or copies, and for --checkpoint with --write or --json.
     """
+    if checkpoint is not None and (write or as_json):
+        raise typer.BadParameter("--checkpoint adds to the lines of a read, and not to --write or --json")
     text = _show_copies(target)
     if load.is_ingestion(target):
         text = Ingestion.from_yaml(target, read_variables(variable, variable_files)).explain()
     if text:
-        if write or as_json:
-            raise typer.BadParameter("--write and --json are for tables, and this is an ingestion")
+        if write or as_json or checkpoint is not None:
+            raise typer.BadParameter("--write, --json and --checkpoint are for tables, and this is an ingestion")
         print_text(text.rstrip("\n"))
         return
     table = load.table(target)
     if as_json:
         print_json(json.loads(plan_text(table.write_plan() if write else table.read_plan())))
     else:
-        print_text(table.explain("write" if write else "read"))
+        print_text(table.explain("write" if write else "read", checkpoint=checkpoint))
 
 
 def _show_copies(target: str) -> str:

@@ -6,6 +6,7 @@ Source: Flink's KafkaConnectorOptions (RULES section 1). The Python names are th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -31,10 +32,9 @@ TableUse = Literal["read", "write", "both"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "net", "upsert"]
-ChangelogState = Literal["buckets", "partition"]
+ChangelogState = Literal["auto", "partition", "key"]
 NotNullEnforcer = Literal["error", "drop"]
 
-MOST_BUCKETS = 65_536
 PARTITIONS = (
     "How many partitions each topic should have. `kdsl diff` compares it with the cluster, and `kdsl apply` creates "
     "and changes topics; by default those that it creates have the brokers' `num.partitions`."
@@ -78,9 +78,15 @@ def _check_count(value: int) -> str | None:
     return None if value >= NO_LIMIT else "use a number from 0 on, or -1 for any number"
 
 
-def _check_buckets(value: int) -> str | None:
-    """Return what to do about a number of buckets that is out of range; None if it is right."""
-    return None if 0 < value <= MOST_BUCKETS else f"use a number from 1 to {MOST_BUCKETS}"
+def _check_location(value: str | None) -> str | None:
+    """Return what to do about a location of states that is relative, or contains a password; None if it is right."""
+    if value is None or value.startswith("/") or re.match("(?i)(file|dbfs):/", value):
+        return None
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*://[^/]", value):
+        return "write an absolute path that all workers see, or a location such as s3a://bucket/states"
+    if re.match("[^:]*://[^/]*:[^/]*@", value):
+        return "remove the user and the password, and set the credentials of the file system in the session"
+    return None
 
 
 _OFFSETS = Codec(parse_offsets, format_offsets)
@@ -308,28 +314,30 @@ class KafkaOptions(_Added):
         "state; a delete of an upsert table then has values in the key columns only.",
         default="full",
     )
-    changelog_buckets: int = option(
-        "scan.changelog.buckets",
-        "The number of buckets that the keys are distributed over. A bucket is read and written as a whole when one of "
-        "its keys changes. Fixed when the checkpoint is created.",
-        default=64,
-        check=_check_buckets,
-    )
     changelog_state: ChangelogState = option(
         "scan.changelog.state",
-        "Where a stream keeps the last row of each key. buckets: in Spark's state, by bucket. partition: beside the "
-        "checkpoint, by topic partition, where a batch costs what it changes and not what the state holds; all "
-        "records of a key must be in the partition that Java's client chooses for it. Fixed when the checkpoint is "
-        "created.",
-        default="buckets",
+        "How a stream finds the last row of each key, which it keeps in files. partition: in the task that reads the "
+        "topic partition, in which all records of the key must be. key: in a task that gets all records of the key, "
+        "from any partition, through a shuffle. auto: partition if a sample of the topic's keys shows by which "
+        "partitioner the producers choose partitions, and each new key is where that puts it; otherwise key. Fixed "
+        "when the checkpoint is created; kdsl state convert changes it.",
+        default="auto",
         ignore_case=True,
     )
     state_ttl: timedelta | None = option(
         "scan.changelog.state.ttl",
-        "How long the last row of a key is kept after its last record, with scan.changelog.state as partition, as "
+        "How long the last row of a key is kept after its last record, as "
         "Flink's table.exec.state.ttl; by default as long as the key exists. A record that comes later is a new key.",
         default=None,
         check=_check_duration,
+    )
+    state_location: str | None = option(
+        "scan.changelog.state.location",
+        "Where a stream keeps the last row of each key by partition: a folder that all workers see, or one on s3a://, "
+        "gs://, abfss:// or hdfs://; by default in the checkpoint. Each checkpoint has its own folder in it. Fixed "
+        "when the checkpoint is created.",
+        default=None,
+        check=_check_location,
     )
     partitioner: str = option(
         "sink.partitioner",

@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kdsl.callbacks import TopicPartition
+from kdsl.declare.connector import ChangelogState
 from kdsl.deployment.desired import CheckpointNeed
 from kdsl.deployment.model import Resource, Step
 from kdsl.deployment.topics import LiveCluster
 from kdsl.diagnostics.doctor.admin import NotAnsweredError, TopicState
 from kdsl.errors import KdslError, pluralize
 from kdsl.plan.changes import UNSAFE_CHANGES, describe_change, unsafe_changes
+from kdsl.plan.model import ReadPlan
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.checkpoint.state_rows import ColumnChange, compare_columns, read_stored_rows
 from kdsl.run.checkpoint.stored_columns import columns_of, read_columns
 from kdsl.run.offsets.ends import read_ends
-from kdsl.run.offsets.stored import Offsets
-from kdsl.run.upsert.stored_settings import StateSettings, derive_settings, read_stored_settings
+from kdsl.run.offsets.stored import Offsets, StateFolder
+from kdsl.run.upsert.keyed_state import Document, describe_key, key_text
 from kdsl.secrets.hiding import redact_value
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +40,7 @@ def compare_progress(live: LiveCluster, open_folder: OpenFolder, open_spark: Ope
     Args:
         live: The cluster.
         open_folder: Opens the folder of a checkpoint.
-        open_spark: Opens a session, for the state of upsert tables.
+        open_spark: Opens a session, for the state of joins and other stateful operators.
     """
     positions: dict[str, list[Offsets]] = {}
     steps = [
@@ -183,36 +187,66 @@ def _compare_checkpoint(
                 consequence += f"records: {_REFUSED}"
                 yield resource.step("!", "topic id", id_, state.id, consequence)
     if need.read is not None and len(named) == 1:
-        from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place
+        yield from _compare_rows(need.read, named[0], live, need.location, open_folder, resource)
 
-        try:
-            check_state_mode(need.read, named[0].compared)
-            check_state_place(need.read, named[0].state)
-        except KdslError as e:
-            yield resource.step("!", "state", None, None, str(e))
-            return
-    declared = None if need.read is None or not named else derive_settings(need.read)
-    if declared is None:
-        return
-    assert need.read is not None
-    assert need.read.upserts is not None
-    from pyspark.errors import PySparkException
 
+def _compare_rows(
+    plan: ReadPlan,
+    stored: Offsets,
+    live: LiveCluster,
+    checkpoint: str,
+    open_folder: OpenFolder,
+    resource: Resource,
+) -> Iterator[Step]:
+    """Yield how a read keeps the last row of each key in another way than its checkpoint."""
+    from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place
+
+    state = stored.state
     try:
-        if need.read.upserts.by_partition:
-            key = _read_partition_key(checkpoint.folder, named)
-            before_settings = None if key is None else StateSettings(declared.buckets, key)
-        else:
-            before_settings = read_stored_settings(open_spark(), need.location)
-    except (KdslError, PySparkException, ValueError) as e:
+        check_state_mode(plan, stored.compared)
+        check_state_place(plan, state)
+    except KdslError as e:
+        yield resource.step("!", "state", None if state is None else state.describe(), None, str(e))
+        return
+    if state is None or plan.upserts is None:
+        return
+    if state.routing == "partition":
+        topics = (live.states.get(name) for name in stored.ids)
+        now = sum(len(topic.partitions) for topic in topics if isinstance(topic, TopicState))
+        yield from _compare_routing(plan.upserts.state, state, now, resource)
+    try:
+        key = _read_key(plan, checkpoint, open_folder, state)
+    except (KdslError, ValueError) as e:
         yield resource.step("?", "state", None, None, f"the state cannot be read: {str(e).splitlines()[0]}")
         return
-    if before_settings is not None and before_settings.key != declared.key:
+    schema = arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
+    declared = key_text(describe_key(schema, plan.upserts.keys))
+    if key is not None and key != declared:
         consequence = f"the state stores rows by another key: {_REFUSED}, or declare the key as before"
-        yield resource.step("!", "key", before_settings.key, declared.key, consequence)
-    if before_settings is not None and before_settings.buckets != declared.buckets:
-        consequence = f"the state has another number of buckets of keys: {_REFUSED}, or declare the number as before"
-        yield resource.step("!", "changelog buckets", str(before_settings.buckets), str(declared.buckets), consequence)
+        yield resource.step("!", "key", key, declared, consequence)
+
+
+def _compare_routing(
+    declared: ChangelogState, state: StateFolder, partitions: int, resource: Resource
+) -> Iterator[Step]:
+    """Yield why rows that are found by partition would be found by key from the next batch on, or why that fails.
+
+    Args:
+        declared: How rows are found, as declared.
+        state: The state of the checkpoint, which finds rows by partition.
+        partitions: How many partitions the topic has now; 0 if that is not known.
+        resource: The checkpoint.
+    """
+    grown = partitions > state.partitions
+    more = f"the topic has {pluralize(partitions, 'partition')} now, and had {state.partitions} at the first start"
+    if declared == "partition" and grown:
+        consequence = f"{more}: a restart is refused; declare changelog_state='key' or 'auto'"
+        yield resource.step("!", "state", state.describe(), None, consequence)
+    elif declared == "key" or grown:
+        reason = "as declared" if declared == "key" else more
+        consequence = f"rows are found by key from the next batch on, which copies all of them: {reason}; this "
+        consequence += "cannot be undone"
+        yield resource.step("!", "state", state.describe(), "by key", consequence)
 
 
 def _compare_state_columns(
@@ -256,16 +290,19 @@ def _compare_state_columns(
                 break
 
 
-def _read_partition_key(folder: Folder, named: list[Offsets]) -> str | None:
-    """Read by which key a checkpoint stores rows by topic partition; None if it stores none, or several reads do."""
-    from kdsl.run.upsert.partition_state import parse_key
-    from kdsl.run.upsert.state_folder import FOLDER
+def _read_key(plan: ReadPlan, checkpoint: str, open_folder: OpenFolder, state: StateFolder) -> str | None:
+    """Read by which key a checkpoint stores rows; None if no version of a state exists."""
+    from kdsl.run.state_files.find import locate_states
 
-    ids = {offsets.state.id for offsets in named if offsets.state is not None}
-    if len(ids) != 1:
-        return None
-    place = f"{FOLDER.as_posix()}/{ids.pop()}"
-    files = (f"{place}/{partition}/{name}" for partition in folder.names(place)
-             for name in folder.names(f"{place}/{partition}") if name.endswith(".json"))  # fmt: skip
-    texts = (folder.read(file) for file in files)
-    return next((parse_key(text) for text in texts if text is not None), None)
+    assert plan.upserts is not None
+    folder = open_folder(str(locate_states(plan.table, plan.upserts.location, checkpoint).location))
+    for id_ in filter(None, (state.id, state.former)):
+        for part in folder.names(id_):
+            for name in folder.names(f"{id_}/{part}"):
+                file = f"{id_}/{part}/{name}"
+                text = folder.read(file) if name.endswith(".json") else None
+                if text is not None:
+                    # In an object store, a line with the document's size and checksum comes before it.
+                    line = text.strip().rpartition("\n")[2]
+                    return key_text(Document.from_bytes(line.encode(), plan.table, folder.path(file)).key)
+    return None

@@ -18,8 +18,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.registry.settings import canonical
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
-from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.range_reader import open_fetcher
 from kdsl.run.offsets.stored import Range
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.session import start_local_session
@@ -111,10 +110,5 @@ def record_reader(
 
         yield RangeReader(jvm_session(), cluster, plan.table, needs)
         return
-    size = SIZES[-1 if large else 0]
-    settings = cluster.consumer({"client.id": name, "group.id": plan.group_id or name, **size.settings})
-    consumer = PooledConsumer(settings, cluster.bootstrap_servers)
-    try:
-        yield Fetcher(consumer, plan.table, needs, cluster.kdsl_settings.api_timeout_ms / 1000)
-    finally:
-        consumer.close()
+    with open_fetcher(plan, cluster, needs, name=name, large=large) as fetcher:
+        yield fetcher

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 import attrs
+import numpy as np
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
@@ -20,6 +21,7 @@ from kdsl.notebooks import make_html, table_html
 from kdsl.retry import Deadline
 from kdsl.run.checkpoint.checkpoint import source_offsets
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
+from kdsl.run.librdkafka.message_batch import MessageBatch
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.offsets.ends import read_ends
 from kdsl.run.offsets.stored import Range, positions_of
@@ -253,13 +255,11 @@ class LagReader:
             consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
             while open_ones and not deadline.has_passed:
                 before = len(open_ones)
-                for message in consumer.consume(500, 0.1):
-                    partition = (message.topic() or "", message.partition() or 0)
-                    if partition not in open_ones:
-                        continue
-                    if message.error() is None and message.timestamp()[1] != NO_TIMESTAMP:
-                        ages[partition] = max(0.0, time.time() - message.timestamp()[1] / 1000)
-                    del open_ones[partition]  # an error ends the search, too: the end, or an offset that was deleted
+                with consumer.consume(500, 0.1) as messages:
+                    times = _first_times(messages)
+                for partition, at in times.items():
+                    if open_ones.pop(partition, None) is not None and at != NO_TIMESTAMP:
+                        ages[partition] = max(0.0, time.time() - at / 1000)
                 if open_ones and len(open_ones) < before:
                     consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
             consumer.pause()
@@ -337,3 +337,20 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
             "of one that does"
         )
     return batch, offsets
+
+
+def _first_times(messages: MessageBatch) -> dict[TopicPartition, int]:
+    """Return the timestamp of the first record of each partition in a batch, in milliseconds since 1970.
+
+    It is `NO_TIMESTAMP` for a record without one, and for an error, which ends the search of a partition, too: its end,
+    or an offset that was deleted.
+    """
+    records = messages.records()
+    partitions, lengths = records.partition_runs()
+    times = records.build("timestamp").to_pylist()
+    first: dict[TopicPartition, int] = {}
+    for partition, end, length in zip(partitions, np.cumsum(lengths).tolist(), lengths.tolist(), strict=True):
+        first.setdefault(partition, times[end - length])
+    for event in messages.events():
+        first.setdefault((event.topic or "", event.partition), NO_TIMESTAMP)
+    return first

@@ -66,7 +66,7 @@ def last_rows(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC", ch
         deletes = pc.equal(kinds, "-D").to_numpy(zero_copy_only=False)
         times = placed.of("timestamp").to_numpy()
         in_this_order = np.zeros(len(times), dtype=np.int64)
-        changed = compute_changes(None, KeyedRows(rows, deletes, times, in_this_order), plan.upserts.keys)
+        changed = compute_changes(KeyedRows(rows, deletes, times, in_this_order), plan.upserts.keys)
         rows = add_row_kinds(changed.rows, changed.kinds)
     return attrs.evolve(last, rows=pa.Table.from_batches([rows]))
 

@@ -395,6 +395,25 @@ class Format(Options):
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Create an encoder of rows of this type, whose column names are those on the wire."""
 
+    def find_form(self, message: bytes) -> str:
+        """Return the form of a message: what its writer adds to the row; empty, the default, if that is nothing.
+
+        It is stored in checkpoints, and may contain schemas, but no values of rows.
+        """
+        del message
+        return ""
+
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """Create an encoder of messages with a form (`find_form`), which registers no schema; by default `encoder`.
+
+        Args:
+            row: The type of the rows, whose column names are those on the wire.
+            form: The form.
+            use: How the table uses the format.
+        """
+        del form
+        return self.encoder(row, use)
+
     def join_frames(
         self, side: Side, messages: pa.BinaryArray, frames: pa.BinaryArray
     ) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:

@@ -25,7 +25,7 @@ ROWS: Final = {
     ),
     "How long": ("batchDuration", "currentFetchEventTimeLag", "currentEmitEventTimeLag", "currentSendTime"),
     "Offsets": ("currentOffsets", "committedOffsets", "commitsSucceeded", "commitsFailed"),
-    "State": ("numKeysInState", "stateBytes", "numRowsInState", "stateMemory"),
+    "State": ("numKeysInState", "stateBytes", "stateRouting", "numRowsInState", "stateMemory"),
     "Queries": ("running", "failed", "uptime"),
 }
 """The rows of the dashboard, and the metrics of each; tests check that every metric is in one."""

@@ -228,12 +228,13 @@ def _plan_upserts(table: TableDef) -> Upserts | None:
     return Upserts(
         keys,
         options.changelog != "upsert",
-        options.changelog_buckets,
         table.normalized,
         table.value_format is not None and table.value_format.on_unavailable is not None and not table.normalized,
         options.changelog_state,
+        "partition" if options.changelog_state == "partition" else "key",
         options.changelog == "net",
         options.state_ttl,
+        location=options.state_location,
     )
 
 

@@ -91,6 +91,29 @@ class Watermark:
     max_ahead: timedelta | None = None
 
 
+KeyPartitioner = Literal["murmur2", "crc32", "fnv1a", "fnv1a-masked", "single"]
+"""The name of a partitioner of Kafka's clients (`kdsl.run.upsert.partitioners`), which never gets another meaning."""
+
+
+@attrs.frozen
+class RoutingChoice:
+    """What a sample of the keys of a topic says about how a stream finds the last row of each key.
+
+    Attributes:
+        routing: By partition, or by key; None if the sample has too few keys to tell.
+        reason: Why, as a clause for logs and plans.
+        partitions: How many partitions the topic has; 0 if it was not asked for.
+        partitioner: The partitioner, for the routing by partition.
+        key_form: The form of the keys (`kdsl.formats.Format.find_form`).
+    """
+
+    routing: Literal["partition", "key"] | None
+    reason: str
+    partitions: int = 0
+    partitioner: KeyPartitioner | None = None
+    key_form: str = ""
+
+
 @attrs.frozen
 class Upserts:
     """How records by key become changes.
@@ -99,28 +122,34 @@ class Upserts:
         keys: The columns of the primary key.
         images: Whether changes have before-images, for which the last row of each key is kept; otherwise a micro-batch
             returns only the last change of each key.
-        buckets: The number of buckets that the keys are distributed over; rows of a bucket are processed and stored
-            together.
-        state: Where these rows are: in Spark's state by bucket, or by topic partition in files of the tasks that read.
+        state: How a stream finds these rows, as declared.
+        routing: Where changes are computed: in the task that reads a partition, or in one that gets all rows of a key
+            through a shuffle. With ``state`` as ``auto``, `kdsl.run.read.read_stream` decides it; a batch read computes
+            by key.
         ttl: How long the last row of a key is kept after its last record; None is as long as the key exists.
         net: Whether a micro-batch returns at most one change of each key, from its row before to that after the batch.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
         placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
             has.
+        location: Where the rows are kept, in a folder of each checkpoint; None is in the checkpoint.
         by_record: Whether each record becomes a row of its own (``+U``, or ``-D`` with the key alone), which is not
             compared with others. Then there are no before-images.
+        choice: What a sample of the keys has said when `kdsl.run.read.read_stream` decided the routing; None if it
+            needed none.
     """
 
     keys: tuple[str, ...]
     images: bool = True
-    buckets: int = 64
     events: bool = False
     placeholders: bool = False
-    state: ChangelogState = "buckets"
+    state: ChangelogState = "auto"
+    routing: Literal["partition", "key"] = "key"
     net: bool = False
     ttl: timedelta | None = None
+    location: str | None = None
     by_record: bool = False
+    choice: RoutingChoice | None = None
 
     @property
     def may_lack_values(self) -> bool:
@@ -130,7 +159,7 @@ class Upserts:
     @property
     def by_partition(self) -> bool:
         """Whether the task that reads a partition computes the changes of its keys."""
-        return self.images and self.state == "partition"
+        return self.images and self.routing == "partition"
 
 
 @attrs.frozen

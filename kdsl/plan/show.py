@@ -32,14 +32,19 @@ from kdsl.types import model as t
 WIDTH = 10
 
 
-def show(plan: ReadPlan | WritePlan) -> str:
-    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``."""
-    steps = _describe_read(plan) if isinstance(plan, ReadPlan) else _describe_write(plan)
+def show(plan: ReadPlan | WritePlan, routing: str = "") -> str:
+    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``.
+
+    Args:
+        plan: The plan.
+        routing: How a stream finds the last row of each key, as a clause; empty shows how that is decided.
+    """
+    steps = _describe_read(plan, routing) if isinstance(plan, ReadPlan) else _describe_write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
     return PlanText("\n".join([f"{verb} {plan.table}", *steps]))
 
 
-def _describe_read(plan: ReadPlan) -> Iterator[str]:
+def _describe_read(plan: ReadPlan, routing: str) -> Iterator[str]:
     """Describe the steps of a read, in lines."""
     yield _format_step("source", [_describe_topics(plan.topics), *_describe_client(plan)])
     yield _format_step("start", [_describe_start(plan.start, plan.group_id)])
@@ -64,7 +69,7 @@ def _describe_read(plan: ReadPlan) -> Iterator[str]:
     yield from _format_optional_step("metadata", _describe_metadata(plan.metadata, "="))
     yield from _format_optional_step("rules", _describe_rules(plan))
     if plan.upserts:
-        yield _format_step("changes", list(_describe_upserts(plan.upserts)))
+        yield _format_step("changes", list(_describe_upserts(plan.upserts, routing)))
     yield from _format_optional_step(
         "compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed]
     )
@@ -102,7 +107,7 @@ def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
     yield from inferred.notes
 
 
-def _describe_upserts(upserts: Upserts) -> Iterator[str]:
+def _describe_upserts(upserts: Upserts, routing: str) -> Iterator[str]:
     """Describe in lines how records become changes: by which key, and against which row."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
@@ -111,11 +116,10 @@ def _describe_upserts(upserts: Upserts) -> Iterator[str]:
         yield f"by {keys}; a record without a value is a delete"
     if upserts.images and upserts.net:
         yield "one change of each key in a batch, from its row before to that after it"
-    if upserts.by_partition:
+    if upserts.images:
         until = "" if upserts.ttl is None else f", for {duration_text(upserts.ttl)} after its last record"
-        yield f"against the last row of each key, which is kept by topic partition beside the checkpoint{until}"
-    elif upserts.images:
-        yield f"against the last row of each key, which is kept in {pluralize(upserts.buckets, 'bucket')}"
+        declared = "a sample of its keys decides how" if upserts.state == "auto" else f"by {upserts.state}"
+        yield f"against the last row of each key, which a stream keeps in files ({routing or declared}){until}"
     else:
         yield "the last of each key in a batch, without the row before"
 

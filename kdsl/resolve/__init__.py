@@ -103,7 +103,6 @@ RULES: tuple[Rule, ...] = (
     client.check_added_options,
     client.check_client_properties,
     time.check_watermark,
-    upserts.check_event_time,
     time.check_alignment,
     time.check_max_ahead,
     delivery.check_semantic,

@@ -133,10 +133,14 @@ def _find_alignment(table: TableDef, direction: Direction) -> Iterator[Capabilit
 
 
 def _find_state_by_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the state of a read that is kept by topic partition, if the table declares it."""
-    if direction == "read" and table.keeps_rows and table.options.changelog_state == "partition":
-        instead = f"write {table.setting('changelog_state', 'buckets')}"
+    """Yield the state of a read that is kept by topic partition, and its time to live, if the table declares them."""
+    if direction != "read" or not table.keeps_rows:
+        return
+    if table.options.changelog_state == "partition":
+        instead = f"write {table.setting('changelog_state', 'key')}"
         yield CapabilityUse(table.setting("changelog_state", "partition"), instead, option="changelog_state")
+    if table.options.state_ttl is not None:
+        yield CapabilityUse(table.option_name("state_ttl"), "remove it", option="state_ttl")
 
 
 def _find_internal_topics(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
@@ -192,9 +196,10 @@ CAPABILITIES: tuple[Capability, ...] = (
     ),
     Capability(
         "changelog state",
-        "`scan.changelog.state` = partition: the last row of each key beside the checkpoint, by topic partition.",
+        "`scan.changelog.state` = partition: the last row of each key by topic partition; and "
+        "`scan.changelog.state.ttl`.",
         ("librdkafka",),
-        "Spark's source may split a partition among tasks",
+        "Spark's source may split a partition among tasks, and does not say when a batch was planned",
         _find_state_by_partition,
     ),
     Capability(

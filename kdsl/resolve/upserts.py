@@ -95,7 +95,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
     options, chosen = table.options, table.value_format
     declared = table.setting("cdc_events_duplicate", _TRUE[table.spelling])
     if not options.cdc_events_duplicate:
-        for attribute in ("changelog", "changelog_buckets", "changelog_state", "state_ttl"):
+        for attribute in ("changelog", "changelog_state", "state_ttl", "state_location"):
             if (value := getattr(options, attribute)) != getattr(type(options)(), attribute):
                 message = f"{table.setting(attribute, value)}, but the table does not keep rows by key"
                 fix = f"remove it; or set {declared} for change data, or declare an upsert table"
@@ -145,23 +145,18 @@ def check_state_by_partition(table: TableDef, direction: Direction) -> Iterator[
     """Report, for a read, the changelog state ``partition`` where it cannot be proven that a key has one partition.
 
     The message key must consist of the primary key, in a format that encodes it alone, and there must be one topic. A
-    time to live without that state is reported, too. A key format that could not be read is not checked.
+    key format that could not be read is not checked.
     """
     options = table.options
-    if direction != "read" or not table.keeps_rows or "key" in table.unread:
-        return
-    if options.changelog_state != "partition":
-        if options.state_ttl is not None:
-            message = f"{table.option_name('state_ttl')} has no effect on rows in buckets, which are kept as they are"
-            fix = f"remove it, or write {table.setting('changelog_state', 'partition')}"
-            yield problem(table, "changelog-state", message, fix, option="state_ttl")
+    declared = table.keeps_rows and options.changelog_state == "partition"
+    if direction != "read" or not declared or "key" in table.unread:
         return
     shown = table.setting("changelog_state", "partition")
-    buckets = f"or write {table.setting('changelog_state', 'buckets')}"
+    by_key = f"or write {table.setting('changelog_state', 'key')}"
     if options.topic_pattern is not None or len(set(options.topic)) > 1:
         message = f"{shown} keeps the rows of a key with its partition, but a key may be in several topics"
         yield problem(
-            table, "changelog-state", message, f"declare a table for each topic, {buckets}", option="changelog_state"
+            table, "changelog-state", message, f"declare a table for each topic, {by_key}", option="changelog_state"
         )
     if set(table.message_key) != set(table.primary_key):
         key = listing(table.message_key) if table.message_key else "not declared"
@@ -169,36 +164,8 @@ def check_state_by_partition(table: TableDef, direction: Direction) -> Iterator[
             f"{shown} keeps the rows of a key with the partition that its message key determines, but the message key "
             f"is {key}, and the primary key {listing(table.primary_key)}"
         )
-        fix = f"declare the key's format and its columns as the messages have them (PrimaryKey[...]), {buckets}"
+        fix = f"declare the key's format and its columns as the messages have them (PrimaryKey[...]), {by_key}"
         yield problem(table, "changelog-state", message, fix, option="changelog_state")
-    elif table.key_format is not None and table.key_format.needs_registry:
-        message = (
-            f"{shown} keeps the rows of a key with the partition that its message key determines, but a key in the "
-            f"format {table.key_format.identifier!r} contains the id of its schema, which may change"
-        )
-        fix = f"use a key format without a registry, such as json or avro, {buckets}"
-        yield problem(table, "changelog-state", message, fix, option="key.format")
-
-
-def check_event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late.
-
-    With the option ``changelog`` as ``upsert`` no rows are kept, and nothing is reported.
-    """
-    if not table.keeps_rows or direction != "read" or table.options.changelog == "upsert":
-        return
-    computed = {c.name for c in table.columns if c.role == "computed"}
-    for declared in table.watermarks:
-        if declared.column not in computed:
-            continue
-        what = "an upsert table" if table.upserts is not None else "a table that keeps the last row of each key"
-        message = (
-            f"the watermark is declared on a computed column, but the changes of {what} are made before columns are "
-            "computed, and Spark does not accept a watermark after them"
-        )
-        without = table.setting("changelog", "upsert")
-        fix = f"declare it on a column of the message or its metadata, remove it, or set {without}, which keeps no rows"
-        yield problem(table, "upsert-watermark", message, fix, column=declared.column, where=declared.where)
 
 
 def check_realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:

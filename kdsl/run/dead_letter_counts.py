@@ -135,9 +135,16 @@ class _QueryCounts:
         }
 
     def forget_before(self, number: int) -> list[int]:
-        """Replace the letters of the batches before a batch by their sum; return the numbers of those batches."""
+        """Replace the letters of old batches by their sum; return the numbers of those batches.
+
+        Args:
+            number: The last batch that need not be repeated. If it has no letters, the last one before it that has
+                some is not forgotten: only its file has their sum, until a later batch with letters is committed.
+        """
+        reads = {*self.stored, *self.letters}
+        number = max((batch for read in reads for batch in self.counts(read) if batch <= number), default=0)
         gone: set[int] = set()
-        for read in {*self.stored, *self.letters}:
+        for read in reads:
             counts = self.counts(read)
             old = {batch for batch in counts if batch < number}
             recent = {batch: count for batch, count in counts.items() if batch >= number}
@@ -152,6 +159,7 @@ class LetterCounts(Observer):
 
     def __init__(self) -> None:
         self._queries: dict[str, _QueryCounts] = {}
+        self._unread: dict[str, str] = {}  # why the stored letters of a query could not be read
         self._actions: OrderedDict[tuple[int, str], _Letters] = OrderedDict()
         self._lock = Lock()
         self._writing = ThreadPoolExecutor(1, "kdsl dead letters")
@@ -165,14 +173,23 @@ class LetterCounts(Observer):
     def on_start(self, query: Query) -> None:
         """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
 
-        Nothing happens without a session either.
+        Nothing happens without a session either. If they cannot be read, that error is raised, and batches with letters
+        are refused.
         """
         if query.session is None or is_connect(query.session):
             return
         allow_all(query.id)
-        checkpoint = Checkpoint.open(query.session, RunningQuery(query.session, query.id).checkpoint)
-        _, done = checkpoint.last_batches()
-        stored = _read_counts(checkpoint.folder, done)
+        with self._lock:
+            self._queries.pop(query.id, None)
+            self._unread.pop(query.id, None)
+        try:
+            checkpoint = Checkpoint.open(query.session, RunningQuery(query.session, query.id).checkpoint)
+            _, done = checkpoint.last_batches()
+            stored = _read_counts(checkpoint.folder, done)
+        except Exception as e:
+            with self._lock:
+                self._unread[query.id] = str(e)
+            raise
         counts = _QueryCounts(query.session, query.id, query.run_id, checkpoint.folder, *stored)
         with self._lock:
             self._queries[query.id] = counts
@@ -212,8 +229,9 @@ class LetterCounts(Observer):
         """Count the letters of a task; those of a query are stored and sent to its next tasks; too many are refused.
 
         A refusal of the query's batch is taken back if there are not too many. An action with too many letters is
-        refused, logged and cancelled. A report of a query that is not known (not started here, or ended) is ignored.
-        Of actions only the last `_MAX_ACTIONS` are counted.
+        refused, logged and cancelled. A report of a query that is not known (not started here, or ended) is ignored;
+        if the stored letters could not be read, its batch is refused. Of actions only the last `_MAX_ACTIONS` are
+        counted.
         """
         number = report.batch.number
         if not report.batch.query:
@@ -232,6 +250,8 @@ class LetterCounts(Observer):
         with self._lock:
             counts = self._queries.get(report.batch.query)
             if counts is None:
+                if (reason := self._unread.get(report.batch.query)) is not None:
+                    refuse(report.batch, f"the dead letters of earlier batches cannot be counted: {reason}")
                 return
             counts.letters.setdefault(report.read, {}).setdefault(number, _Letters()).add(report)
             total = sum(count for batch, count in counts.counts(report.read).items() if batch <= number)
@@ -260,8 +280,9 @@ class LetterCounts(Observer):
     def _store(self, counts: _QueryCounts, number: int) -> None:
         """Store the letters of a batch in the checkpoint, on another thread: file systems may be slow, and Spark waits.
 
-        The files of batches before the last `_KEPT_FILES` are removed, and their letters only remembered as a sum. The
-        commit of a sink of kdsl waits for it; if the letters cannot be stored, the batch is refused.
+        The files of batches before the last `_KEPT_FILES` are removed, if a later one still says how many letters they
+        have; these are only remembered as a sum. The commit of a sink of kdsl waits for it; if the letters cannot be
+        stored, the batch is refused.
         """
         folder, name, batch = counts.folder, f"{COUNTS}/{number}.json", BatchId(counts.query, number)
         pending = ExitStack()

@@ -16,14 +16,14 @@ import pyarrow as pa
 from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import read_plan_text
-from kdsl.run.librdkafka.task_output import RowOutput, create_task_output
+from kdsl.run.librdkafka.task_output import RowOutput
 from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.source_reports import Reporter
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.spark_records import raw_batch
-from kdsl.run.upsert.chunks import CHUNK_SCHEMA
+from kdsl.run.upsert.chunks import CHUNK_SCHEMA, ChunkOutput
 from kdsl.spark_internals.workers import current_task
 
 
@@ -52,7 +52,7 @@ class DecodeTask:
         plan: The plan, as text.
         zone: The session's time zone.
         registry: The schema registry.
-        packs: Whether it creates chunks of upserts instead of rows.
+        shards: The number of shards for which it creates chunks of upserts; 0 for rows.
         name: The observation under which it reports what it reads; empty to log only dropped records.
         accumulator: The id of the accumulator for reports; None for none.
         letters: Where it writes dead letters; None if records that cannot be decoded are errors.
@@ -62,7 +62,7 @@ class DecodeTask:
     plan: str
     zone: str
     registry: Registry | None
-    packs: bool = False
+    shards: int = 0
     name: str = ""
     accumulator: int | None = None
     letters: LetterTarget | None = None
@@ -78,9 +78,10 @@ class DecodeTask:
         decoder = _decoder(self.plan, self.zone, self.registry)
         before, records = Counter(decoder.dropped), 0
         check = self.topics.create_guard(plan.table)
-        schema = CHUNK_SCHEMA if self.packs else decoder.schema
+        upserts = plan.upserts if self.shards else None
+        schema = decoder.schema if upserts is None else CHUNK_SCHEMA
         with self._dead_letters(plan, decoder):
-            output = create_task_output(decoder, plan) if self.packs else RowOutput(decoder, plan.table)
+            output = RowOutput(decoder, plan.table) if upserts is None else ChunkOutput(decoder, upserts, self.shards)
             for batch in batches:
                 records += batch.num_rows
                 with check():

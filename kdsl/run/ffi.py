@@ -9,7 +9,7 @@ nothing else is installed. Structures and constants are those of its public head
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -58,10 +58,29 @@ class Message(c.Structure):
     )
 
 
+class MetadataPartition(c.Structure):
+    """``rd_kafka_metadata_partition_t``."""
+
+    _fields_ = (
+        ("id", c.c_int32),
+        ("err", c.c_int),
+        ("leader", c.c_int32),
+        ("replica_cnt", c.c_int),
+        ("replicas", c.c_void_p),
+        ("isr_cnt", c.c_int),
+        ("isrs", c.c_void_p),
+    )
+
+
 class MetadataTopic(c.Structure):
     """``rd_kafka_metadata_topic_t``."""
 
-    _fields_ = (("topic", c.c_char_p), ("partition_cnt", c.c_int), ("partitions", c.c_void_p), ("err", c.c_int))
+    _fields_ = (
+        ("topic", c.c_char_p),
+        ("partition_cnt", c.c_int),
+        ("partitions", c.POINTER(MetadataPartition)),
+        ("err", c.c_int),
+    )
 
 
 class Metadata(c.Structure):
@@ -130,11 +149,14 @@ ITEM_TOPIC, ITEM_PARTITION, ITEM_VALUE, ITEM_KEY, ITEM_PRIVATE, ITEM_FLAGS, ITEM
 
 _HANDLE, _TEXT = c.c_void_p, c.c_char_p
 _TOKEN_CALLBACK = c.CFUNCTYPE(None, _HANDLE, _TEXT, _HANDLE)
+ERROR_CALLBACK = c.CFUNCTYPE(None, _HANDLE, c.c_int, _TEXT, _HANDLE)
+"""The type of functions that librdkafka calls with errors: the client, the code, the text, and 0."""
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_conf_new": (_HANDLE, []),
     "rd_kafka_conf_set": (c.c_int, [_HANDLE, _TEXT, _TEXT, _TEXT, c.c_size_t]),
     "rd_kafka_conf_set_events": (None, [_HANDLE, c.c_int]),
     "rd_kafka_conf_destroy": (None, [_HANDLE]),
+    "rd_kafka_conf_set_error_cb": (None, [_HANDLE, ERROR_CALLBACK]),
     "rd_kafka_conf_set_oauthbearer_token_refresh_cb": (None, [_HANDLE, _TOKEN_CALLBACK]),
     "rd_kafka_conf_enable_sasl_queue": (None, [_HANDLE, c.c_int]),
     "rd_kafka_sasl_background_callbacks_enable": (_HANDLE, [_HANDLE]),
@@ -168,7 +190,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_error_code": (c.c_int, [_HANDLE]),
     "rd_kafka_error_string": (_TEXT, [_HANDLE]),
     "rd_kafka_error_destroy": (None, [_HANDLE]),
-    "rd_kafka_error_is_fatal": (c.c_int, [_HANDLE]),
     "rd_kafka_error_is_retriable": (c.c_int, [_HANDLE]),
     "rd_kafka_error_txn_requires_abort": (c.c_int, [_HANDLE]),
     "rd_kafka_err2str": (_TEXT, [c.c_int]),
@@ -183,7 +204,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_abort_transaction": (_HANDLE, [_HANDLE, c.c_int]),
     "rd_kafka_consumer_group_metadata_new": (_HANDLE, [_TEXT]),
     "rd_kafka_consumer_group_metadata_destroy": (None, [_HANDLE]),
-    "rd_kafka_topic_partition_list_new": (_HANDLE, [c.c_int]),
+    "rd_kafka_topic_partition_list_new": (c.POINTER(TopicPartitions), [c.c_int]),
     "rd_kafka_topic_partition_list_add": (c.POINTER(TopicPartition), [_HANDLE, _TEXT, c.c_int32]),
     "rd_kafka_topic_partition_list_destroy": (None, [_HANDLE]),
     "rd_kafka_queue_new": (_HANDLE, [_HANDLE]),
@@ -197,28 +218,48 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_event_ListConsumerGroupOffsets_result": (_HANDLE, [_HANDLE]),
     "rd_kafka_ListConsumerGroupOffsets_result_groups": (c.POINTER(_HANDLE), [_HANDLE, c.POINTER(c.c_size_t)]),
     "rd_kafka_group_result_error": (_HANDLE, [_HANDLE]),
-    "rd_kafka_consume_start": (c.c_int, [_HANDLE, c.c_int32, c.c_int64]),
-    "rd_kafka_consume_stop": (c.c_int, [_HANDLE, c.c_int32]),
-    "rd_kafka_consume_batch": (
-        c.c_ssize_t,
-        [_HANDLE, c.c_int32, c.c_int, c.POINTER(c.POINTER(Message)), c.c_size_t],
-    ),
-    "rd_kafka_message_destroy": (None, [c.POINTER(Message)]),
-    "rd_kafka_message_headers": (c.c_int, [c.POINTER(Message), c.POINTER(_HANDLE)]),
-    "rd_kafka_header_get_all": (
-        c.c_int,
-        [_HANDLE, c.c_size_t, c.POINTER(_TEXT), c.POINTER(_HANDLE), c.POINTER(c.c_size_t)],
-    ),
+    "rd_kafka_queue_get_consumer": (_HANDLE, [_HANDLE]),
+    "rd_kafka_consume_batch_queue": (c.c_ssize_t, [_HANDLE, c.c_int, _HANDLE, c.c_size_t]),
+    "rd_kafka_assign": (c.c_int, [_HANDLE, _HANDLE]),
+    "rd_kafka_incremental_unassign": (_HANDLE, [_HANDLE, _HANDLE]),
+    "rd_kafka_offsets_for_times": (c.c_int, [_HANDLE, c.POINTER(TopicPartitions), c.c_int]),
+    "rd_kafka_last_error": (c.c_int, []),
     "rd_kafka_group_result_partitions": (c.POINTER(TopicPartitions), [_HANDLE]),
+}
+_MESSAGE_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "rd_kafka_message_destroy": (None, [_HANDLE]),
+    "rd_kafka_message_errstr": (_TEXT, [_HANDLE]),
+    "rd_kafka_message_timestamp": (c.c_int64, [_HANDLE, _HANDLE]),
+    "rd_kafka_message_leader_epoch": (c.c_int32, [_HANDLE]),
+    "rd_kafka_message_headers": (c.c_int, [_HANDLE, _HANDLE]),
+    "rd_kafka_header_cnt": (c.c_size_t, [_HANDLE]),
+    "rd_kafka_header_get_all": (c.c_int, [_HANDLE, c.c_size_t, _HANDLE, _HANDLE, _HANDLE]),
 }
 
 
 @cache
 def library() -> Any:
-    """Load librdkafka's functions, declare their types, and return the library; further calls return the same one."""
+    """Load librdkafka's functions, declare their types, and return the library; further calls return the same one.
+
+    Other threads of Python run while a function does.
+    """
+    return _declare(c.CDLL, _FUNCTIONS)
+
+
+@cache
+def message_functions() -> Any:
+    """Load the functions that are called for each message, as `library` loads the others.
+
+    No other thread of Python runs meanwhile: they are so short that letting others run would cost more than they do.
+    """
+    return _declare(c.PyDLL, _MESSAGE_FUNCTIONS)
+
+
+def _declare(load: Callable[[str], Any], functions: Mapping[str, tuple[Any, list[Any]]]) -> Any:
+    """Load librdkafka with a class of ctypes, and declare the types of functions; a missing one is an error."""
     # Symbols are also looked up in the libraries that a library is linked to, so librdkafka's file need not be found.
-    loaded = c.CDLL(cimpl.__file__)
-    for name, (result, arguments) in _FUNCTIONS.items():
+    loaded = load(cimpl.__file__)
+    for name, (result, arguments) in functions.items():
         try:
             function = getattr(loaded, name)
         except AttributeError:
@@ -256,7 +297,14 @@ def _create_refresh(create: TokenCallback) -> Any:
     return _token_callbacks.setdefault(create, _TOKEN_CALLBACK(refresh))
 
 
-def new_client(kind: int, settings: Mapping[str, Any], *, events: int = 0, error: type[KdslError] = KdslError) -> int:
+def new_client(
+    kind: int,
+    settings: Mapping[str, Any],
+    *,
+    events: int = 0,
+    on_error: Any = None,
+    error: type[KdslError] = KdslError,
+) -> int:
     """Create a client of librdkafka; `rd_kafka_destroy` closes it.
 
     librdkafka's background thread calls the callback for tokens.
@@ -265,6 +313,8 @@ def new_client(kind: int, settings: Mapping[str, Any], *, events: int = 0, error
         kind: `PRODUCER` or `CONSUMER`.
         settings: librdkafka's settings, and a callback for tokens (`TOKEN_CALLBACK`).
         events: The events that its queue gets, as a sum of their numbers.
+        on_error: What is called with the errors of partitions while messages are taken from a consumer
+            (`ERROR_CALLBACK`); it must live as long as the client. None logs them.
         error: What is raised if librdkafka refuses a setting or cannot create the client.
     """
     lib, text = library(), c.create_string_buffer(512)
@@ -281,6 +331,8 @@ def new_client(kind: int, settings: Mapping[str, Any], *, events: int = 0, error
             raise error(f"librdkafka refuses the setting {key!r} or its value; correct the client property")
     if events:
         lib.rd_kafka_conf_set_events(conf, events)
+    if on_error is not None:
+        lib.rd_kafka_conf_set_error_cb(conf, on_error)
     handle: int | None = lib.rd_kafka_new(kind, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)

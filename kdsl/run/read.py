@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+
+import pyspark  # noqa: F401  # without it nothing here works, which the callers explain
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.declare.dead_letters import NO_LIMIT
@@ -21,13 +24,14 @@ from kdsl.resolve.formats import open_secret
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
+from kdsl.run.checkpoint.task_entries import read_entry_in_task
 from kdsl.run.dataframes.computed_columns import ColumnMaker, add_computed_columns
 from kdsl.run.dead_letter_counts import ACCUMULATORS, LETTERS, watch_letters
 from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.dead_letters.headers import NEEDS
 from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.decode_tasks import DecodeTask, LetterTarget
-from kdsl.run.librdkafka.task_output import Report
+from kdsl.run.librdkafka.task_output import BATCH_SHARDS, Report
 from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners.commits import warn_about_batch_commits
 from kdsl.run.listeners.listener import observe
@@ -35,8 +39,7 @@ from kdsl.run.listeners.reads import read_id
 from kdsl.run.listeners.watch import watch
 from kdsl.run.metrics import accumulated, on_rows
 from kdsl.run.metrics.observer import METRICS
-from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name
-from kdsl.run.metrics.state_reports import observe_sizes
+from kdsl.run.metrics.source_reports import OPTION, SWITCH, StateSize, new_name
 from kdsl.run.mixed_times import MIXED_TIMES
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
@@ -51,10 +54,11 @@ from kdsl.run.session import (
     session_version,
 )
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
-from kdsl.run.upsert.rows import record_row
+from kdsl.run.upsert.rows import change_row, record_row
+from kdsl.run.upsert.spark_batches import SHARDS, STATE_OPTION, TellShards, name_states
 from kdsl.spark_internals.pipelines import in_pipeline
 from kdsl.spark_internals.session import is_connect
-from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, STATE, require
+from kdsl.spark_versions import BOUNDED_STREAMS, READ_LIMITS, SOURCE_NAMES, require
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,13 +123,14 @@ def read_stream(
     computed: Mapping[str, ColumnMaker] | None = None,
     name: str | None = None,
     whole_partitions: bool = False,
+    checkpoint: str | None = None,
 ) -> DataFrame:
     """Read a plan's topics as a stream; a checkpoint's offsets take precedence over the plan's start.
 
     This changes the session as `read` does, registers its listener, and observes its queries from now on. For upserts
-    with before-images the session's state store becomes RocksDB. In a definition file of a pipeline, where Spark
-    refuses all of that, the session stays as it is: nobody commits offsets to the consumer group or counts metrics. A
-    warning is logged if Spark ignores the limits of a batch.
+    with before-images and ``changelog_state='auto'``, keys of the topic are looked at, once. In a definition file of a
+    pipeline, where Spark refuses changes of the session, it stays as it is: nobody commits offsets to the consumer
+    group or counts metrics. A warning is logged if Spark ignores the limits of a batch.
 
     Args:
         spark: The session, classic or Connect.
@@ -136,19 +141,25 @@ def read_stream(
             other than ASCII letters and digits become ``_``.
         whole_partitions: Whether each partition is read by one task, so that its rows stay in their order in whatever
             the tasks write. Over Spark Connect and in pipelines it always is.
+        checkpoint: The checkpoint of the query, if it is known: if it says how rows are found, keys are not looked at.
     """
     check_session(spark, plan.table, plan.output)
     check_features(spark, plan, streaming=True)
-    if plan.upserts is not None and plan.upserts.images:
-        require(STATE, session_version(spark), plan.table)
+    if is_connect(spark) and plan.upserts is not None and plan.upserts.images and plan.upserts.location is None:
+        raise KdslError(
+            f"{plan.table}: a stream keeps the last row of each key beside its checkpoint, whose location Spark "
+            "Connect does not tell the tasks; declare a folder that all workers see, or one in an object store, with "
+            "state_location= ('scan.changelog.state.location'), or use a classic session"
+        )
+    if is_connect(spark) and plan.upserts is not None and plan.upserts.images and plan.transport == "jvm":
+        raise KdslError(
+            f"{plan.table}: a stream with the transport 'jvm' finds the last row of each key by the number of Spark's "
+            "batch, and over Spark Connect tasks do not know its checkpoint; use transport='librdkafka', or a classic "
+            "session"
+        )
     plan = resolve_start(spark, plan, cluster)
     check_dead_letters(spark, plan, cluster)
-    if plan.upserts is not None and plan.upserts.by_partition and is_connect(spark):
-        raise KdslError(
-            f"{plan.table}: changelog_state='partition' ('scan.changelog.state' = 'partition') keeps rows beside the "
-            "checkpoint, whose location a Spark Connect client cannot pass to tasks; declare 'buckets', or use a "
-            "classic session"
-        )
+    plan = choose_shape(spark, plan, cluster, checkpoint)
     observe(METRICS)
     observe(MIXED_TIMES)
     observe(STORED_COLUMNS)
@@ -159,7 +170,10 @@ def read_stream(
                 "Kafka connector; use transport='librdkafka'"
             )
         source = _source_name(spark, plan, name)
-        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True, source=source, whole=whole_partitions)
+        states = name_states(name or plan.table) if plan.upserts is not None and plan.upserts.images else None
+        return _over_jvm(
+            spark, plan, cluster, computed or {}, streaming=True, source=source, states=states, whole=whole_partitions
+        )
     check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster, whole=whole_partitions)
@@ -180,6 +194,16 @@ def read_stream(
     return add_computed_columns(
         _compute_changes(rows, plan, cluster, streaming=True), plan, computed or {}, streaming=True
     )
+
+
+def choose_shape(spark: SparkSession, plan: ReadPlan, cluster: Cluster, checkpoint: str | None) -> ReadPlan:
+    """Return the plan of a stream with the routing that fits, if the table leaves it open (`decide_shape`)."""
+    upserts = plan.upserts
+    if upserts is None or not upserts.images or upserts.state != "auto" or plan.transport == "jvm":
+        return plan
+    from kdsl.run.stream_shape import decide_shape
+
+    return decide_shape(spark, plan, cluster, checkpoint)
 
 
 def decode(
@@ -282,9 +306,9 @@ def _map_records(
     letters: LetterTarget | None = None,
     topics: TopicIds | None = None,
     *,
-    packs: bool = False,
+    shards: int = 0,
 ) -> DataFrame:
-    """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs."""
+    """Return the decoded rows of raw records, or their chunks by shard; the records are decoded when an action runs."""
     from kdsl.types.spark import spark_schema
 
     spark = raw.sparkSession
@@ -293,13 +317,13 @@ def _map_records(
         plan_text(plan),
         zone,
         without_literal_secrets(plan, registry),
-        packs,
+        shards,
         name,
         _accumulator(spark),
         letters,
         topics or TopicIds(),
     )
-    return raw.mapInArrow(task, spark_schema(CHUNK_COLUMNS if packs else record_row(plan)))
+    return raw.mapInArrow(task, spark_schema(CHUNK_COLUMNS if shards else record_row(plan)))
 
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
@@ -340,12 +364,13 @@ def _over_jvm(
     *,
     streaming: bool,
     source: str | None = None,
+    states: str | None = None,
     whole: bool = False,
 ) -> DataFrame:
     """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
 
-    It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does, sets the state store as
-    `_compute_changes` does, and creates the accumulators for reports and for dead letters if needed.
+    It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does, and creates the accumulators
+    for reports and for dead letters if needed.
     """
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
@@ -354,8 +379,10 @@ def _over_jvm(
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
     cores = available_cores(spark)
     whole = whole or is_connect(spark)
+    tell = None if states is None else TellShards(plan.table, uuid.uuid4().hex, read_entry_in_task)
+    options = {} if tell is None else {STATE_OPTION: f"{states} {tell.source}"}
     raw, ids = records(
-        spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole
+        spark, plan, cluster, streaming=streaming, cores=cores, name=filtered, source=source, whole=whole, more=options
     )
     if plan.latency == "realtime":
         return add_computed_columns(decode_columns(raw, plan), plan, computed, streaming=streaming)
@@ -363,9 +390,9 @@ def _over_jvm(
     letters = _letters(spark, plan, cluster, streaming=streaming)
     planned = {} if streaming else ids
     topics = TopicIds.of(cluster, planned) if letters is not None or any(planned.values()) else None
-    needed, packs = _select_needed(raw, plan), plan.upserts is not None
-    rows = _map_records(needed, plan, registry, name, letters, topics, packs=packs)
-    changes = _compute_changes(rows, plan, cluster, streaming=streaming)
+    shards = 0 if plan.upserts is None else BATCH_SHARDS if tell is None else SHARDS
+    rows = _map_records(_select_needed(raw, plan), plan, registry, name, letters, topics, shards=shards)
+    changes = _compute_changes(rows, plan, cluster, streaming=streaming, tell=tell)
     return add_computed_columns(changes, plan, computed, streaming=streaming)
 
 
@@ -384,22 +411,29 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming
     return LetterTarget(at, read_id(plan, cluster), accumulator, sends)
 
 
-def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
+def _compute_changes(
+    df: DataFrame, plan: ReadPlan, cluster: Cluster, *, streaming: bool, tell: TellShards | None = None
+) -> DataFrame:
     """Return the source's rows unchanged; if they are chunks of upserts, the changes that these cause.
 
-    For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
-    if needed.
+    The accumulator for reports is created if needed.
     """
     if plan.upserts is None or plan.upserts.by_partition or plan.upserts.by_record:
         return df
     from kdsl.run.upsert.read import compute_changelog
 
-    name = new_name(read_id(plan, cluster))
-    tell = partial(accumulated.report_dropped, _accumulator(df.sparkSession))
-    observes = _reports_metrics(df.sparkSession) and not in_pipeline()
-    return compute_changelog(
-        df, plan, partial(observe_sizes, name=name) if observes else None, tell, streaming=streaming
-    )
+    spark = df.sparkSession
+    accumulator = _accumulator(spark)
+    report = partial(accumulated.report_dropped, accumulator)
+    sizes: Callable[[Sequence[StateSize]], None] | on_rows.SizesOnRows | None = None
+    if streaming and plan.upserts.images and _reports_metrics(spark) and not in_pipeline():
+        name = new_name(read_id(plan, cluster))
+        sizes = (
+            on_rows.SizesOnRows(name, change_row(plan))
+            if accumulator is None
+            else partial(accumulated.report_sizes, accumulator, name)
+        )
+    return compute_changelog(df, plan, report, sizes, streaming=streaming, tell=tell)
 
 
 def _source_name(spark: SparkSession, plan: ReadPlan, name: str | None) -> str | None:

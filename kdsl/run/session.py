@@ -270,6 +270,11 @@ def get_setting(spark: SparkSession, name: str, default: str | None = None) -> s
         return default
 
 
+def get_zone(spark: SparkSession) -> str:
+    """Return the time zone of a session."""
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
 def has_settings(spark: SparkSession, names: Iterable[str]) -> bool:
     """Return whether one of some settings is set in a session; False also if it does not show its settings."""
     from pyspark.errors import PySparkException

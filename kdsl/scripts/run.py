@@ -25,7 +25,7 @@ from kdsl.run.checkpoint.folder import open_folder
 from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
-from kdsl.run.session import available_cores, change_settings, check_spark
+from kdsl.run.session import available_cores, change_settings, check_spark, get_zone
 from kdsl.scripts.checkpoint_folders import group_jobs_by_base, open_folders
 from kdsl.scripts.datagen import NUMBER
 from kdsl.scripts.options import PrintOptions
@@ -205,7 +205,7 @@ class _ScriptRun:
 
     def check_windows(self, job: Job) -> None:
         """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink."""
-        zone = self.spark.conf.get(_ZONE) or "UTC"
+        zone = get_zone(self.spark)
         zoned = [w for query in job.queries for w in query.windows if w.zoned and w.kind != "SESSION"]
         offsets = _zone_offsets(zone) if zoned else None
         moved = [w for w in zoned if offsets is None or any(offset % w.step for offset in offsets)]
@@ -231,7 +231,9 @@ class _ScriptRun:
         Views of instants that these views need (`create_instant_views`) are created, too.
         """
         for name, table in job.tables.items():
-            self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
+            checkpoint = self.folders.get(job.name)
+            df = self.read_table(table, streaming=streaming, checkpoint=checkpoint)
+            df.createOrReplaceTempView(quote_name(name))
         for view in job.views:
             self.create_instant_views(view.query)
             df = run_sql(self.spark, view.query.text)
@@ -260,11 +262,13 @@ class _ScriptRun:
             df = with_instants(self.spark.table(quote_name(view.source)), view.column)
             df.createOrReplaceTempView(quote_name(view.view))
 
-    def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
+    def read_table(self, table: ScriptTable, *, streaming: bool, checkpoint: str | None = None) -> DataFrame:
         """Read a topic, from the position in ``options.starts`` if it has one, or else as by `generate_rows`."""
         if table.topic is not None:
-            read = table.topic.read_stream if streaming else table.topic.read
-            return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
+            cluster, start_at = self.options.cluster, self.options.starts.get(table.name)
+            if not streaming:
+                return table.topic.read(self.spark, cluster, start_at=start_at)
+            return table.topic.read_stream(self.spark, cluster, start_at=start_at, checkpoint=checkpoint)
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:

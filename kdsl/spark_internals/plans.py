@@ -129,10 +129,6 @@ class Expression(_Tree):
         """Whether a subquery expression refers to columns of the outer query."""
         return bool(self._java.outerAttrs().size())
 
-    def has_metadata(self, key: str) -> bool:
-        """Whether the metadata of a column has a key."""
-        return bool(self._java.metadata().contains(key))
-
     def walk(self) -> Iterator[Expression]:
         """Yield the expression, then all expressions inside it, each before its own children."""
         pending = [self]

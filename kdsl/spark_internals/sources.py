@@ -1,4 +1,4 @@
-"""The classes of Python data sources, and of their state, that not every supported version of PySpark has.
+"""The classes of Python data sources that not every supported version of PySpark has.
 
 Stand-ins replace those that the installed version lacks. Spark never calls them there: what kdsl does without them
 depends on `kdsl.spark_versions`.
@@ -19,8 +19,6 @@ __all__ = (
     "ReadLimit",
     "ReadMaxRows",
     "ReadMinRows",
-    "StatefulProcessor",
-    "StatefulProcessorHandle",
     "SupportsTriggerAvailableNow",
     "WriterCommitMessage",
 )
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
         ReadMinRows,
         SupportsTriggerAvailableNow,
     )
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 else:
     import pyspark.sql  # noqa: F401  # without any PySpark this fails
 
@@ -56,7 +53,6 @@ else:
             InputPartition,
             WriterCommitMessage,
         )
-        from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     except ModuleNotFoundError:  # Spark 3.5
 
         class DataSource:
@@ -81,12 +77,6 @@ else:
                 self.value = value
 
         class WriterCommitMessage:
-            """Stands for the class that Spark does not have."""
-
-        class StatefulProcessor:
-            """Stands for the class that Spark does not have."""
-
-        class StatefulProcessorHandle:
             """Stands for the class that Spark does not have."""
 
     try:

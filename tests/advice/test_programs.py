@@ -362,5 +362,6 @@ def test_the_advice_for_a_program_works(case: Called) -> None:
 
 @pytest.mark.parametrize("case", FRAMES, ids=lambda case: case.advice)
 def test_the_advice_for_expressions_works(case: Called, spark: SparkSession) -> None:
+    spark.createDataFrame([], "a INT")  # which makes the session the active one, whatever other tests did
     assert spark is SparkSession.active()
     check_advice(case)

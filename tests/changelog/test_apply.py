@@ -420,7 +420,7 @@ class TestDelta:
         applied = create_target("delta", spark, tmp_path)
         newer = changes(spark, ("+U", 1, "newer", 1))
         Changelog(newer, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1))
-        result = DeltaSession(spark).for_batch(Batch("job", 1), 1).open(applied.target)  # type: ignore[arg-type]
+        result = DeltaSession(spark).for_batch(Batch("job", 1), 1, None).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
         _merge(result, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 

@@ -72,6 +72,9 @@ class Session(DeltaSession):
     def toDF(self) -> Any:
         return self._log.toDF()
 
+    def read_id(self, _: Any) -> str:
+        return "id"
+
     def version(self, _: Any) -> int:
         return self._log.commits[-1].version
 

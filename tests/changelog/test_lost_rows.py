@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from kdsl.changelog import Batch, Changelog, ChangelogError, is_applied
+from kdsl.changelog import Batch, Changelog, ChangelogError, is_applied, merge, to_delta
 from kdsl.changelog.delta_session import DeltaSession
 from kdsl.changelog.jdbc_staging import Staging
-from kdsl.changelog.to_delta import DeltaTarget
+from kdsl.changelog.to_delta import DeltaTarget, _merge
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.formats import ROW_KIND
 from tests.changelog.tables import Applied, create_target, run
@@ -155,9 +156,42 @@ class TestDelta:
         assert users.rows() == [(1, "ann", 1)]
         with pytest.raises(ChangelogError, match="this is another batch with the number 0"):
             target.apply(rows, keys, Batch("job", 0, "job/other"))
-        assert "no longer has the commit of the last batch of the writer 'job'" in caplog.text
+        assert "no longer has all commits since the last batch of the writer 'job'" in caplog.text
         target.apply(rows.replace("ann", "amy"), ("id",), batch_of(1))
         assert users.rows() == [(1, "amy", 1)]
+
+    def test_a_table_that_is_dropped_while_a_batch_is_applied_is_an_error(
+        self, users: Applied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert isinstance(users.target, DeltaTarget)
+        folder = users.target.table
+        apply(users, 0, ("+I", 1, "ann", 1))
+        match_columns = merge.match_columns
+
+        def drop(*args: Any, **options: Any) -> list[str]:
+            shutil.rmtree(folder)
+            return match_columns(*args, **options)
+
+        monkeypatch.setattr(to_delta, "match_columns", drop)
+        with pytest.raises(ChangelogError, match="is gone, and the rows of earlier batches are lost"):
+            apply(users, 1, ("+I", 2, "bob", 1))
+
+    def test_a_batch_that_is_applied_again_does_not_come_after_a_later_one(self, users: Applied) -> None:
+        """A driver that adopts the table is paused, and another one goes on."""
+        assert isinstance(users.target, DeltaTarget)
+        session = DeltaSession(users.spark)
+        apply(users, 0, ("+I", 1, "ann", 1))
+        with session.active():
+            table = session.open(users.target)
+            late = session.for_batch(batch_of(0), session.version(table), session.last_transaction(table, "job"))
+        apply(users, 0, ("+I", 1, "ann", 1), adopt=True)
+        apply(users, 1, ("+U", 1, "amy", 2))
+        rows = Changelog(changes(users.spark, ("+I", 1, "ann", 1)), keys=["id"]).dedupe()
+        with late.active():
+            _merge(late.open(users.target), rows, ["id"], ["id", "name", "visits"], evolve=True).execute()
+
+        assert users.rows() == [(1, "amy", 2)]
+        assert users.target.last_batch(users.spark, "job") == 1
 
     def test_settings_of_the_session_lose_nothing(self, users: Applied, request: pytest.FixtureRequest) -> None:
         """Settings with which Spark cuts off microseconds, leaves out files that are gone, and stores NULL."""

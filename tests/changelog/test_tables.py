@@ -95,7 +95,7 @@ def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """The batch that is in the table comes again with the state of before it, and changes nothing."""
-    table = users(kdsl_topic(), changelog_buckets=2, max_records_per_trigger=4)
+    table = users(kdsl_topic(), changelog_state="key", max_records_per_trigger=4)
     applied = create_target("delta", spark, tmp_path)
     failing = Failing(applied.target, 1, after=True)
     write_rows(spark, table, cluster, *FIRST, *THEN)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kdsl.cli.app import app
+from kdsl.run.offsets.stored import Offsets, StateFolder
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 
@@ -55,9 +56,26 @@ class TestWithoutABroker:
         read, written = kdsl("plan", path).stdout, kdsl("plan", "--write", path).stdout
 
         assert "  changes   by user_id; a record without a value is a delete\n" in read
-        assert "against the last row of each key, which is kept in 64 buckets" in read
+        assert (
+            "against the last row of each key, which a stream keeps in files (a sample of its keys decides how)" in read
+        )
         assert "  start     earliest\n" in read
         assert "upserts by user_id; a delete is a record without a value" in written
+
+    def test_the_plan_shows_how_a_checkpoint_finds_rows(self, tmp_path: Path) -> None:
+        path, folder = document(tmp_path), tmp_path / "checkpoint"
+        state = StateFolder("one", "partition", 3, partitioner="crc32")
+        stored = Offsets({("users", 0): 4}, {"users": "id"}, read="Users-0123456789ab", state=state)
+        (folder / "offsets").mkdir(parents=True)
+        (folder / "offsets" / "7").write_text(f'v1\n{{"batchWatermarkMs":0}}\n-\n{json.dumps(stored.to_json())}')
+
+        shown = kdsl("plan", path, "--checkpoint", str(folder)).stdout
+
+        assert "which a stream keeps in files (by partition (crc32), as in the checkpoint)\n" in shown
+        other = kdsl("plan", path, "--checkpoint", str(tmp_path))
+        assert other.exit_code == 1
+        assert "keeps no rows of the table's keys; name that of a stream" in str(other.exception)
+        assert kdsl("plan", path, "--write", "--checkpoint", str(folder)).exit_code == 2
 
     def test_the_last_change_alone_has_no_state_and_no_values_in_deletes(self, tmp_path: Path) -> None:
         path = document(tmp_path, more=", scan.changelog.mode: upsert")

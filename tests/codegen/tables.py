@@ -53,8 +53,8 @@ OPTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "partitioner": st.sampled_from(["fixed", "package.module:function"]),
         "cdc_events_duplicate": st.booleans(),
         "changelog": st.sampled_from(["full", "net", "upsert"]),
-        "changelog_buckets": st.integers(1, 65_536),
-        "changelog_state": st.sampled_from(["buckets", "partition"]),
+        "changelog_state": st.sampled_from(["partition", "key"]),
+        "state_location": st.sampled_from(["/mnt/states", "s3a://bucket/a b/#1"]),
         "state_ttl": st.timedeltas(timedelta(milliseconds=1)),
     },
 )

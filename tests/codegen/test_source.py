@@ -89,7 +89,7 @@ USERS = """CREATE TABLE `Users` (
   'connector' = 'upsert-kafka',
   'topic' = 'users',
   'scan.changelog.mode' = 'upsert',
-  'scan.changelog.buckets' = '16',
+  'scan.changelog.state' = 'key',
   'sink.buffer-flush.max-rows' = '100',
   'sink.buffer-flush.interval' = '2 s',
   'key.format' = 'json',
@@ -102,7 +102,7 @@ USERS_CLASS = """class Users(
     key=Json(),
     value=Json(),
     changelog="upsert",
-    changelog_buckets=16,
+    changelog_state="key",
     buffer_rows=100,
     buffer_interval="2 s",
 ):

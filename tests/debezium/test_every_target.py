@@ -123,7 +123,7 @@ NEW_ID = "nextval('store.ids')"
 
 CONVERTERS = ("json", "json-with-schemas", "avro")
 DEATHS: Sequence[tuple[Point, str]] = (
-    (CHANGED["buckets"], "delta"),
+    (CHANGED, "delta"),
     (Point("kdsl.changelog.to_delta:DeltaTarget.apply", "after"), "delta"),
     (Point("kdsl.changelog.connection:Connection.run_transaction", "before"), "jdbc"),
     (harness.WRITTEN, "script/insert-1-copies"),
@@ -412,7 +412,7 @@ def write_script(
         f"""
         CREATE TABLE things (id BIGINT, {listed}, PRIMARY KEY (id) NOT ENFORCED) WITH (
           'connector' = 'kafka', {servers}, 'topic' = '{name}.store.things', 'cdc-events-duplicate' = 'true',
-          'scan.startup.mode' = 'earliest-offset', 'scan.changelog.buckets' = '8',
+          'scan.startup.mode' = 'earliest-offset', 'scan.changelog.state' = 'key',
           'scan.max-records-per-trigger' = '{per_batch}', 'value.format' = '{format_}'{settings});
         CREATE TABLE copies (id BIGINT, {listed}, PRIMARY KEY (id) NOT ENFORCED) WITH (
           {upserts}, 'topic' = '{name}-copies');

@@ -14,12 +14,15 @@ import kdsl
 from kdsl import Cluster, Difference
 from kdsl.deployment.desired import CheckpointNeed
 from kdsl.deployment.progress import _compare_checkpoint
+from kdsl.diagnostics.doctor.admin import Partition, TopicState
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.run.offsets.stored import Offsets, StateFolder
-from kdsl.run.upsert.partition_state import PartitionState
+from kdsl.run.state_files.find import locate_states
+from kdsl.run.state_files.local import LocalFiles
+from kdsl.run.upsert.keyed_state import KeyedState
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.deployment.setup import list_values, only, table
@@ -160,21 +163,22 @@ def test_a_checkpoint_of_another_read_and_of_a_topic_that_was_created_again(
     assert "topic id" in [d.what for d in recreated.differences]
 
 
-def test_the_state_of_an_upsert_table_with_another_key_and_other_buckets(
-    kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka, cluster: Cluster, spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("state", ["partition", "key"])
+def test_the_state_of_an_upsert_table_with_another_key(
+    kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka, cluster: Cluster, spark: SparkSession, tmp_path: Path, state: str
 ) -> None:
     topic, folder = kdsl_topic(config={"cleanup.policy": "compact"}), str(tmp_path / "checkpoint")
     kdsl_kafka.produce(topic, Record(key=b'{"id": 1}', value=b'{"id": 1, "item": 2}'))
 
-    def declare(*columns: str, key: str = "id", buckets: int = 2) -> kdsl.Table:
+    def declare(*columns: str, key: str = "id") -> kdsl.Table:
         return kdsl.sql(
             f"CREATE TABLE Users ({', '.join(columns)}, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
             f"'upsert-kafka', 'topic' = '{topic}', 'key.format' = 'json', 'value.format' = 'json', "
-            f"'scan.changelog.buckets' = '{buckets}')"
+            f"'scan.changelog.state' = '{state}')"
         )
 
     def compare(declared: kdsl.Table) -> kdsl.Diff:
-        return kdsl.diff(declared, cluster, checkpoints={"Users": folder}, direction="read", spark=spark)
+        return kdsl.diff(declared, cluster, checkpoints={"Users": folder}, direction="read")
 
     rows = declare("id BIGINT", "item BIGINT").read_stream(spark, cluster)
     query = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(availableNow=True)
@@ -185,8 +189,6 @@ def test_the_state_of_an_upsert_table_with_another_key_and_other_buckets(
     by_item = only(compare(declare("id BIGINT", "item BIGINT", key="item")))
     assert (by_item.kind, by_item.what, by_item.values) == ("checkpoint", "key", "id int64 → item int64")
     assert "the state stores rows by another key" in by_item.consequence
-    in_more = only(compare(declare("id BIGINT", "item BIGINT", buckets=8)))
-    assert (in_more.what, in_more.values) == ("changelog buckets", "2 → 8")
 
 
 def store_offsets(checkpoint: Path, offsets: Offsets) -> None:
@@ -196,34 +198,95 @@ def store_offsets(checkpoint: Path, offsets: Offsets) -> None:
     (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{document}\n", encoding="utf-8")
 
 
-def compare_stored(checkpoint: Path, declared: kdsl.Table) -> list[Difference]:
+def compare_stored(checkpoint: Path, declared: kdsl.Table, partitions: int = 2) -> list[Difference]:
     """Compare a table with a checkpoint, without a cluster and without Spark."""
     definition = declared.definition
     need = CheckpointNeed(str(checkpoint), definition, None, read_plan(resolve(definition, "read")))
-    live: Any = SimpleNamespace(needs=SimpleNamespace(checkpoints=[], reads={}), states={})
+    states = {"users": TopicState("id", tuple(Partition(i, 1, 1, 1) for i in range(partitions)), None)}
+    live: Any = SimpleNamespace(needs=SimpleNamespace(checkpoints=[], reads={}), states=states)
     steps = _compare_checkpoint(need, live, open_local_folder, lambda: pytest.fail("Spark is not needed"), {})
     return [step.difference for step in steps]
 
 
-def test_the_state_by_partition_of_an_upsert_table_with_another_key_and_another_place(tmp_path: Path) -> None:
-    state = StateFolder("states", 1)
-    store_offsets(tmp_path, Offsets({("users", 0): 5}, {"users": "id"}, state=state))
-    schema = pa.schema({"id": pa.int64(), "item": pa.int64()})
-    PartitionState("Users", schema, "id int64", tmp_path / "kdsl" / "state" / "states" / "0", None, 5).store()
+def users(key: str = "id", state: str = "auto", location: str | None = None) -> kdsl.Table:
+    """An upsert table."""
+    place = f", 'scan.changelog.state.location' = '{location}'" if location else ""
+    return kdsl.sql(
+        f"CREATE TABLE Users (id BIGINT, item BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
+        "'upsert-kafka', 'topic' = 'users', 'key.format' = 'json', 'value.format' = 'json', "
+        f"'scan.changelog.state' = '{state}'{place})"
+    )
 
-    def compare(key: str, state: str = "partition") -> list[Difference]:
-        declared = kdsl.sql(
-            f"CREATE TABLE Users (id BIGINT, item BIGINT, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = "
-            "'upsert-kafka', 'topic' = 'users', 'key.format' = 'json', 'value.format' = 'json', "
-            f"'scan.changelog.state' = '{state}')"
-        )
-        return compare_stored(tmp_path, declared)
+
+def store_state(checkpoint: Path, state: StateFolder, folder: str) -> None:
+    """Write a checkpoint with one batch, and one version of a state without rows."""
+    store_offsets(checkpoint, Offsets({("users", 0): 5, ("users", 1): 0}, {"users": "id"}, state=state))
+    store_version(checkpoint / "kdsl" / "state" / state.id / folder)
+
+
+def store_version(folder: Path) -> None:
+    """Write a version of a state without rows."""
+    schema = pa.schema({"id": pa.int64(), "item": pa.int64()})
+    KeyedState("Users", schema, ("id",), LocalFiles(folder), None, 5).store()
+
+
+BY_PARTITION = StateFolder("states", "partition", 2, partitioner="murmur2")
+BY_KEY = StateFolder("states", "key", 2, shards=8)
+
+
+@pytest.mark.parametrize(("state", "folder"), [(BY_PARTITION, "partition-0"), (BY_KEY, "shard-3")])
+def test_the_stored_rows_of_an_upsert_table_have_another_key(tmp_path: Path, state: StateFolder, folder: str) -> None:
+    store_state(tmp_path, state, folder)
+
+    assert compare_stored(tmp_path, users("id")) == []
+    assert list_values(compare_stored(tmp_path, users("item"))) == [("!", "key", "id int64", "item int64")]
+
+
+def test_the_key_of_rows_at_the_declared_location(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    store_offsets(tmp_path / "checkpoint", Offsets({("users", 0): 5}, {"users": "id"}, state=BY_KEY))
+    states = locate_states("Users", str(tmp_path / "states"), str(tmp_path / "checkpoint")).location.folder
+    assert states is not None
+    store_version(states / "states" / "shard-0")
+
+    def compare(key: str) -> list[Difference]:
+        return compare_stored(tmp_path / "checkpoint", users(key, location=str(tmp_path / "states")))
 
     assert compare("id") == []
     assert list_values(compare("item")) == [("!", "key", "id int64", "item int64")]
-    (elsewhere,) = compare("id", "buckets")
-    assert (elsewhere.mark, elsewhere.what) == ("!", "state")
-    assert "= 'partition', and the table declares buckets" in elsewhere.consequence
+
+
+def test_rows_that_are_found_by_partition_are_found_by_key_from_the_next_batch_on(tmp_path: Path) -> None:
+    store_state(tmp_path, BY_PARTITION, "partition-0")
+
+    assert compare_stored(tmp_path, users(state="partition")) == []
+    (declared,) = compare_stored(tmp_path, users(state="key"))
+    assert list_values([declared]) == [("!", "state", "by partition (murmur2)", "by key")]
+    assert (
+        "from the next batch on, which copies all of them: as declared; this cannot be undone" in declared.consequence
+    )
+    (grown,) = compare_stored(tmp_path, users(), partitions=3)
+    assert list_values([grown]) == [("!", "state", "by partition (murmur2)", "by key")]
+    assert "the topic has 3 partitions now, and had 2 at the first start" in grown.consequence
+
+
+def test_rows_that_are_found_by_key_are_never_found_by_partition_again(tmp_path: Path) -> None:
+    store_state(tmp_path, BY_KEY, "shard-0")
+
+    assert compare_stored(tmp_path, users(state="key"), partitions=3) == []
+    assert compare_stored(tmp_path, users(), partitions=3) == []
+    (refused,) = compare_stored(tmp_path, users(state="partition"))
+    assert list_values([refused]) == [("!", "state", "by key", None)]
+    assert "to which a checkpoint cannot return" in refused.consequence
+
+
+def test_more_partitions_are_refused_if_rows_must_be_found_by_partition(tmp_path: Path) -> None:
+    store_state(tmp_path, BY_PARTITION, "partition-0")
+
+    (refused,) = compare_stored(tmp_path, users(state="partition"), partitions=3)
+
+    assert list_values([refused]) == [("!", "state", "by partition (murmur2)", None)]
+    assert "a restart is refused; declare changelog_state='key' or 'auto'" in refused.consequence
 
 
 def test_change_data_that_is_no_longer_compared_with_the_state(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def rows_plan(value: Format, *columns: str) -> ReadPlan:
 
 
 def upsert_plan(value: Format | None = None) -> ReadPlan:
-    class Files(UpsertTable, topic="files", key=Json(), value=value or Json(), changelog_buckets=1):
+    class Files(UpsertTable, topic="files", key=Json(), value=value or Json()):
         id: PrimaryKey[int]
         name: Col[str]
         note: Col[str | None]

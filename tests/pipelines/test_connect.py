@@ -19,10 +19,6 @@ from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, PrimaryKey, Upser
 from kdsl import pipelines as kp
 from kdsl.errors import KdslError, ResolveError
 
-spark.conf.set(
-    "spark.sql.streaming.stateStore.providerClass",
-    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-)
 shop = Cluster("127.0.0.1:1")
 
 
@@ -37,7 +33,9 @@ class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest-offset"
         return self.order_id * 2
 
 
-class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+class Users(
+    UpsertTable, topic="users", key=Json(), value=Json(), changelog_state="key", state_location="/mnt/states"
+):
     user_id: PrimaryKey[int]
     name: Col[str | None]
 

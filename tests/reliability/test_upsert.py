@@ -34,17 +34,14 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHANGED = {
-    "buckets": Point("kdsl.run.upsert.processor:UpsertProcessor.handleInputRows", "between"),
-    "partition": Point("kdsl.run.upsert.partition_state:PartitionState.store", "after"),
-}
-"""The state of some buckets or partitions has changed, and their changes are given; others wait."""
-SKIP = {"buckets": 2, "partition": 1}
+CHANGED = Point("kdsl.run.upsert.keyed_state:KeyedState.store", "after")
+"""The states of some partitions or shards have changed; others wait."""
+SKIP = 1
 POINTS = {
     "before the offset log": harness.PLANNED,
     "after the offset log": harness.LOGGED,
     "while reading": harness.READING,
-    "while keeping rows": CHANGED["buckets"],
+    "while keeping rows": CHANGED,
     "while writing": harness.WRITING,
     "before the commit log": harness.WRITTEN,
     "after the commit log": harness.COMMITTED,
@@ -53,14 +50,12 @@ COUNTS = "SELECT id, count(*) AS version FROM source GROUP BY id"
 LANES, PER_BATCH, KEYS = 4, 200, 40
 
 
-each_state = pytest.mark.parametrize("state", list(CHANGED))
+each_state = pytest.mark.parametrize("state", ["key", "partition"])
 
 
-def kill_at(name: str, state: str, committed: int) -> Kill:
-    """A death at a point, with some buckets or partitions whose state has changed."""
-    if name == "while keeping rows":
-        return Kill(CHANGED[state], committed=committed, skip=SKIP[state])
-    return Kill(POINTS[name], committed=committed)
+def kill_at(name: str, committed: int) -> Kill:
+    """A death at a point, with some partitions or shards whose states have changed."""
+    return Kill(POINTS[name], committed=committed, skip=SKIP if name == "while keeping rows" else 0)
 
 
 def make_copy_job(
@@ -69,7 +64,7 @@ def make_copy_job(
     folder: Path,
     batches: int,
     seed: int,
-    state: str = "buckets",
+    state: str = "key",
     **writing: Any,
 ) -> tuple[Job, list[Upsert]]:
     """A job that reads an upsert table as a full changelog, and writes it to another one."""
@@ -163,7 +158,7 @@ def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
     job, sent = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1, state=state)
 
     for at, name in enumerate(names):
-        life = job.run(kill_at(name, state, committed=2 * at + 1))
+        life = job.run(kill_at(name, committed=2 * at + 1))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
@@ -189,7 +184,7 @@ def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_correct(
     job = Job(tmp_path / "job", tables)
 
     for at, name in enumerate(names):
-        life = job.run(kill_at(name, state, committed=2 * at + 1))
+        life = job.run(kill_at(name, committed=2 * at + 1))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
@@ -221,8 +216,8 @@ def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correc
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("value", "state"),
-    [(make_copy_job, "buckets"), (make_copy_job, "partition"), (make_count_job, "")],
-    ids=["a changelog in buckets", "a changelog by partition", "an aggregation"],
+    [(make_copy_job, "key"), (make_copy_job, "partition"), (make_count_job, "")],
+    ids=["a changelog by key", "a changelog by partition", "an aggregation"],
 )
 def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, value: Any, state: str
@@ -230,7 +225,7 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     """K10, with the transactional sink: nothing is written twice, no tombstone either."""
     staged = {harness.WRITTEN: harness.BATCH_WRITTEN}
     own = OF_TRANSACTIONS.values()
-    points = [*own, CHANGED[state]] if state else [staged.get(point, point) for point in own]
+    points = [*own, CHANGED] if state else [staged.get(point, point) for point in own]
     promised = {**exactly_once(kdsl_topic("prefix")), **({"state": state} if state else {})}
     job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
 
@@ -268,8 +263,8 @@ def test_rows_buffered_by_a_killed_sink_are_written_by_the_next_run(
 @pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
 @pytest.mark.parametrize(
     ("value", "state"),
-    [(make_copy_job, "buckets"), (make_copy_job, "partition"), (make_count_job, "")],
-    ids=["a changelog in buckets", "a changelog by partition", "an aggregation"],
+    [(make_copy_job, "key"), (make_copy_job, "partition"), (make_count_job, "")],
+    ids=["a changelog by key", "a changelog by partition", "an aggregation"],
 )
 def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     kdsl_kafka: RunningKafka,
@@ -286,7 +281,7 @@ def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     options = {"state": state} if state else {}
     job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5, **options)
     job.spark = kdsl_spark_cluster.settings
-    point = CHANGED[state] if state and name == "while keeping rows" else POINTS[name]
+    point = POINTS[name]
 
     life = job.run(Kill(point, committed=1, action="kill-executor"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from kdsl import (
     virtual,
 )
 from kdsl.ddl.load import read_definition
+from kdsl.declare.connector import ChangelogMode
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
@@ -78,7 +79,7 @@ def test_each_format_of_change_data_can_be_compared_with_state(value: Format) ->
 
     assert problems_of(table) == []
     assert table.normalized
-    assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=True, buckets=64, events=True)
+    assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=True, events=True)
 
 
 def test_the_three_spellings_mean_the_same() -> None:
@@ -90,9 +91,11 @@ def test_the_three_spellings_mean_the_same() -> None:
 
 
 def test_options_of_the_state_are_those_of_upsert_tables() -> None:
-    table = change_data(changelog="upsert", changelog_buckets=8)
+    table = change_data(changelog="net", changelog_state="key", state_ttl="1 h", state_location="/mnt/states")
 
-    assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=False, buckets=8, events=True)
+    assert read_plan(resolve(table, "read")).upserts == Upserts(
+        ("id",), events=True, state="key", net=True, ttl=timedelta(hours=1), location="/mnt/states"
+    )
 
 
 def test_without_the_option_there_is_no_state() -> None:
@@ -106,7 +109,7 @@ def test_a_plan_shows_the_key_of_the_state() -> None:
     shown = show(read_plan(resolve(ddl("a INT, b INT, v STRING", "b, a"), "read")))
 
     assert "by b, a; of rows before a change only the key counts" in shown
-    assert "against the last row of each key, which is kept in 64 buckets" in shown
+    assert "against the last row of each key, which a stream keeps in files (a sample of its keys decides how)" in shown
 
 
 def test_a_primary_key_is_needed() -> None:
@@ -144,15 +147,12 @@ def test_positions_of_records_do_not_identify_rows() -> None:
     assert problems_of(ddl(table, "id, t, s")) == []
 
 
-@pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__buckets", "8")])
+@pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__state", "key")])
 def test_options_of_the_state_without_state(option: str, value: str) -> None:
     (actual,) = problems_of(ddl(cdc_events_duplicate=None, **{option: value}))
 
     assert actual.code == "changelog-option"
-    assert (
-        actual.message
-        == f"'{option.replace('__', '.')}' = '{value}', but the table does not keep rows by key".replace("'8'", "8")
-    )
+    assert actual.message == f"'{option.replace('__', '.')}' = '{value}', but the table does not keep rows by key"
     assert "'cdc-events-duplicate' = 'true'" in actual.fix
 
 
@@ -160,20 +160,18 @@ def test_real_time_mode_keeps_no_rows() -> None:
     assert "upsert-realtime" in {p.code for p in problems(change_data(transport="jvm", latency="realtime"), "read")}
 
 
-def test_a_watermark_on_a_computed_column_needs_the_mode_without_state() -> None:
-    def table(**more: Any) -> TableDef:
-        class Users(KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True, **more):
-            id: PrimaryKey[int]
-            seen: Virtual[datetime] = virtual("timestamp")
+@pytest.mark.parametrize("changelog", ["full", "upsert"])
+def test_a_watermark_on_a_computed_column(changelog: ChangelogMode) -> None:
+    class Users(KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True,
+                changelog=changelog):  # fmt: skip
+        id: PrimaryKey[int]
+        seen: Virtual[datetime] = virtual("timestamp")
 
-            @computed(watermark="5 seconds")
-            def at(self) -> datetime:
-                return self.seen
+        @computed(watermark="5 seconds")
+        def at(self) -> datetime:
+            return self.seen
 
-        return Users.definition()
-
-    assert [p.code for p in problems_of(table())] == ["upsert-watermark"]
-    assert problems_of(table(changelog="upsert")) == []
+    assert problems_of(Users.definition()) == []
 
 
 def test_a_sink_does_not_look_at_it() -> None:

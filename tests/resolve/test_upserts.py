@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +15,7 @@ from kdsl import (
     Key,
     PrimaryKey,
     UpsertTable,
-    Virtual,
-    computed,
     metadata,
-    virtual,
 )
 from kdsl.ddl.load import read_definition
 from kdsl.declare.definition import TableDef
@@ -174,36 +171,13 @@ def test_real_time_mode_gathers_nothing() -> None:
         assert "upsert-realtime" in {p.code for p in problems(Users.definition(), direction)}
 
 
-def test_a_watermark_on_a_computed_column() -> None:
-    """It is reported at its location, in terms of the declaration; without before-images, or in a sink, it is valid."""
+@pytest.mark.parametrize("changelog", ["full", "net", "upsert"])
+@pytest.mark.parametrize("column", ["seen", "later"])
+def test_a_watermark_on_any_column(column: str, changelog: str) -> None:
     columns = "id BIGINT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' SECOND, "
-    table = ddl(columns=columns + "WATERMARK FOR later AS later")
-    without_images = ddl(columns=columns + "WATERMARK FOR later AS later", scan__changelog__mode="upsert")
-    (actual,) = problems(table, "read")
+    table = ddl(columns=f"{columns}WATERMARK FOR {column} AS {column}", scan__changelog__mode=changelog)
 
-    class Users(UpsertTable, topic="users", key=Json(), value=Json()):
-        id: PrimaryKey[int]
-        seen: Virtual[datetime] = virtual("timestamp")
-
-        @computed(watermark="5 seconds")
-        def at(self) -> datetime:
-            return self.seen
-
-    assert (actual.code, actual.where.table, actual.where.column) == ("upsert-watermark", "users", "later")
-    assert actual.where.line is not None
-    assert actual.message.startswith(
-        "the watermark is declared on a computed column, but the changes of an upsert table"
-    )
-    assert actual.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
-    assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
-        ("upsert-watermark", True)
-    ]
-    for good in (
-        problems_of(table, "write"),
-        problems_of(without_images),
-        problems_of(ddl(columns=columns + "WATERMARK FOR seen AS seen")),
-    ):
-        assert good == []
+    assert problems_of(table) == problems_of(table, "write") == []
 
 
 class TestTheOtherKindOfTable:
@@ -254,21 +228,19 @@ class TestStateByPartition:
         assert plan.upserts is not None
         assert plan.upserts.by_partition
         assert plan.upserts.ttl == timedelta(hours=1)
-        assert "kept by topic partition beside the checkpoint, for 1 h after its last record" in show(plan)
+        assert "which a stream keeps in files (by partition), for 1 h after its last record" in show(plan)
 
     def test_several_topics_are_refused(self) -> None:
         for options in ({"topic": "a;b"}, {"topic": None, "topic_pattern": "users.*"}):
             ((code, fix),) = problems_of(ddl(**PARTITION, **options))
 
             assert code == "changelog-state"
-            assert fix == "declare a table for each topic, or write 'scan.changelog.state' = 'buckets'"
+            assert fix == "declare a table for each topic, or write 'scan.changelog.state' = 'key'"
 
-    def test_a_key_format_with_a_registry_is_refused(self) -> None:
+    def test_a_key_format_with_a_registry_has_no_problems(self) -> None:
         registry = {"key__avro_confluent__url": "http://registry"}
-        ((code, fix),) = problems_of(ddl(**PARTITION, key__format="avro-confluent", **registry))
 
-        assert code == "changelog-state"
-        assert "without a registry" in fix
+        assert problems_of(ddl(**PARTITION, key__format="avro-confluent", **registry)) == []
 
     def test_change_data_needs_the_message_key(self) -> None:
         class Users(KafkaTable, topic="users", value=DebeziumJson(), cdc_events_duplicate=True, primary_key=["id"],
@@ -282,7 +254,7 @@ class TestStateByPartition:
         ((code, fix),) = problems_of(Users.definition())
         assert code == "changelog-state"
         assert "PrimaryKey[...]" in fix
-        assert "changelog_state='buckets'" in fix
+        assert "changelog_state='key'" in fix
         assert problems_of(Keyed.definition()) == []
 
     def test_a_table_without_rows_by_key_is_refused(self) -> None:
@@ -297,11 +269,9 @@ class TestStateByPartition:
         assert code == "transport"
         assert "'transport' = 'librdkafka'" in fix
 
-    def test_rows_in_buckets_do_not_expire(self) -> None:
-        ((code, fix),) = problems_of(ddl(scan__changelog__state__ttl="1 h"))
-
-        assert code == "changelog-state"
-        assert "'scan.changelog.state' = 'partition'" in fix
+    @pytest.mark.parametrize("state", ["auto", "key"])
+    def test_rows_that_are_found_by_key_may_expire(self, state: str) -> None:
+        assert problems_of(ddl(scan__changelog__state=state, scan__changelog__state__ttl="1 h")) == []
 
     def test_a_read_without_before_images_has_no_such_state(self) -> None:
         plan = read_plan(resolve(ddl(**PARTITION, scan__changelog__mode="upsert"), "read"))

@@ -18,8 +18,6 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-STATE = "org.apache.spark.sql.execution.streaming.state"
 OTHER = {
     "spark.sql.session.timeZone": "Asia/Tokyo",
     "spark.sql.adaptive.enabled": "true",
@@ -28,7 +26,9 @@ OTHER = {
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    PROVIDER: f"{STATE}.HDFSBackedStateStoreProvider",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
 }
 
 
@@ -62,7 +62,7 @@ def test_an_exactly_once_stream_and_upserts_with_state(
     settle(kdsl_kafka, sink)
     written = Counter((record.value() or b"").decode() for record in kdsl_kafka.read(sink))
     assert written == Counter(["+I", "-U", "+U", "+I"])
-    assert {name: other.conf.get(name) for name in OTHER} == {**OTHER, PROVIDER: f"{STATE}.RocksDBStateStoreProvider"}
+    assert {name: other.conf.get(name) for name in OTHER} == OTHER
 
 
 def test_times_are_those_of_its_zone_by_a_table_and_by_the_data_source(

@@ -5,26 +5,28 @@ Among the tests are the scenarios of the reference's UpsertKafkaTableITCase.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import attrs
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, Virtual, metadata, metrics, sql, virtual
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
+from kdsl.plan.build import read_plan
+from kdsl.plan.model import ReadPlan, RoutingChoice
+from kdsl.resolve import resolve
 from kdsl.run.dataframes.changelog_text import changelog_lines
-from kdsl.spark_versions import (
-    BOUNDED_STREAMS,
-    PYTHON_SOURCES,
-    READ_LIMITS,
-    STATE,
-    SparkVersionError,
-    pyspark_version,
-)
+from kdsl.run.librdkafka.key_sample import sample_choice
+from kdsl.run.read import choose_shape
+from kdsl.run.upsert.steps import LATE_BATCHES
+from kdsl.spark_versions import BOUNDED_STREAMS, PYTHON_SOURCES, READ_LIMITS, SparkVersionError, pyspark_version
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.transactions import settle
@@ -32,12 +34,11 @@ from tests.transactions import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-needs_state = pytest.mark.since(STATE)
-
 TRANSPORTS = ("librdkafka", "jvm") if PYTHON_SOURCES.is_in(pyspark_version()) else ("jvm",)
 OTHERS = tuple(pytest.param(transport, marks=pytest.mark.reliability) for transport in TRANSPORTS[1:])
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
-each_state = pytest.mark.parametrize("state", ["buckets", "partition"])
+each_state = pytest.mark.parametrize("state", ["key", "partition", "auto"])
+key_and_partition = pytest.mark.parametrize("state", ["key", "partition"])
 one_transport = pytest.mark.parametrize("transport", [TRANSPORTS[0], *OTHERS])
 
 
@@ -64,6 +65,13 @@ class Stream:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.batches: list[list[str]] = []
+
+    @property
+    def routing(self) -> str:
+        """How the last batch has found the last row of each key."""
+        last = max(int(path.name) for path in (self._folder / "offsets").glob("[0-9]*"))
+        *_, offsets = (self._folder / "offsets" / str(last)).read_text().splitlines()
+        return str(json.loads(offsets)["state"]["routing"])
 
     def run(self, df: DataFrame, drop: tuple[str, ...] = ()) -> list[str]:
         """What comes since the last run."""
@@ -94,7 +102,6 @@ COUNTS = {
 }
 
 
-@needs_state
 class TestWordCount:
     """ITCASES B1: an aggregation is upserted, and read back in three ways."""
 
@@ -162,7 +169,6 @@ class TestWordCount:
 
 
 class TestKeysAndPrefixes:
-    @needs_state
     def test_keys_of_several_columns_with_a_prefix_and_a_value_without_them(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -246,7 +252,6 @@ class TestBuffer:
         assert sorted(lines(Payloads.read(spark, cluster))) == [f"+I[{k}, {shown[k]}, {p}]" for k, _, p in ends]
 
 
-@needs_state
 class TestBounds:
     def table(self, topic: str, **more: Any) -> type[Any]:
         class Behaviors(UpsertTable, topic=topic, key=Json(), value=Json(), **more):
@@ -310,7 +315,6 @@ class TestBounds:
 
 
 class TestStreams:
-    @needs_state
     @each_state
     def test_changes_continue_over_batches_and_restarts_and_deleted_keys_are_forgotten(
         self,
@@ -338,12 +342,12 @@ class TestStreams:
         put(("a", 6))
         third = stream.run(table.read_stream(spark, cluster))
 
+        assert stream.routing == ("key" if state == "auto" else state), "a sample of so few keys says nothing"
         assert first == {"a": ["+I[a, 1]", "-U[a, 1]", "+U[a, 2]"], "b": ["+I[b, 1]"]}
         assert second == {"a": ["-D[a, 2]", "+I[a, 5]", "-D[a, 5]"], "b": ["-U[b, 1]", "+U[b, 2]"]}
         assert third == ["+I[a, 6]"]
         assert len(stream.batches) >= (5 if READ_LIMITS.is_in(spark.version) else 3), "several batches in a run"
 
-    @needs_state
     def test_a_key_may_meet_several_partitions_as_when_they_have_become_more(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -353,12 +357,14 @@ class TestStreams:
         value = '{{"word":"w{0}","count":{1}}}'.format
         kdsl_kafka.produce(topic, *(Record(value(n, 1), f'{{"word":"w{n}"}}', [], 0, 1000 + n) for n in range(6)))
         first = stream.run(table.read_stream(spark, cluster))
+        assert stream.routing == "partition"
         kdsl_kafka.add_partitions(topic, 3)
         again = [Record(value(n, 2), f'{{"word":"w{n}"}}', [], n % 3, 2000 + n) for n in range(6)]
         late = [Record(value(n, 3), f'{{"word":"w{n}"}}', [], (n + 1) % 3, 3000 + n) for n in range(6)]
         kdsl_kafka.produce(topic, *again, *late)
         second = by_key(stream.run(table.read_stream(spark, cluster)))
 
+        assert stream.routing == "key"
         assert sorted(first) == [f"+I[w{n}, 1]" for n in range(6)]
         assert second == {f"w{n}": [f"-U[w{n}, 1]", f"+U[w{n}, 2]", f"-U[w{n}, 2]", f"+U[w{n}, 3]"] for n in range(6)}
         batch = by_key(lines(table.read(spark, cluster)))
@@ -378,27 +384,24 @@ class TestStreams:
         assert sorted(Stream(tmp_path).run(actual)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
-    @needs_state
-    def test_another_number_of_buckets_and_another_key_than_the_checkpoints_are_an_error_with_a_fix(
+    def test_another_key_than_the_checkpoints_is_an_error_with_a_fix(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
-        table = words(topic, changelog_buckets=4)
+        table = words(topic, changelog_state="key")
         rows = spark.createDataFrame([("a", 1)], "word string, count bigint")
         table.write(rows, cluster)
         stream = Stream(tmp_path)
         stream.run(table.read_stream(spark, cluster))
         table.write(rows.withColumn("count", rows["count"] + 1), cluster)
 
-        class Counts(UpsertTable, topic=topic, key=Json(), value=Json(), changelog_buckets=1):
+        class Counts(UpsertTable, topic=topic, key=Json(), value=Json(), changelog_state="key"):
             word: Col[str]
             count: PrimaryKey[int]
 
-        buckets = "has 4 buckets of keys, but the table declares 1"
         key = r"stores rows by the key \(word string\), but the table declares \(count"
-        with pytest.raises(Exception, match=f"the checkpoint {buckets}, and {key}"):
+        with pytest.raises(Exception, match=f"the checkpoint {key}"):
             stream.run(Counts.read_stream(spark, cluster))
-        assert stream.run(table.read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
 
     def test_columns_that_are_wanted_are_compared_and_others_not(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
@@ -420,60 +423,12 @@ class TestStreams:
         assert lines(rows) == ["+I[ann]", "-U[ann]", "+U[bob]"]
 
 
-@needs_state
 class TestStateByPartition:
     def put(self, kafka: RunningKafka, topic: str, count: int, *words: str, partition: int | None = None) -> None:
         kafka.produce(
             topic,
             *(Record(f'{{"word":"{w}","count":{count}}}', f'{{"word":"{w}"}}', partition=partition) for w in words),
         )
-
-    def test_a_record_of_another_partitioner_stops_the_query_and_buckets_read_it(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
-        topic = kdsl_topic(partitions=3)
-        table, stream = words(topic, changelog_state="partition"), Stream(tmp_path / "partition")
-        self.put(kdsl_kafka, topic, 1, "a", "b", "c")
-        stream.run(table.read_stream(spark, cluster))
-        homes = {m.key(): m.partition() for m in kdsl_kafka.read(topic)}
-        other = ((homes[b'{"word":"a"}'] or 0) + 1) % 3
-        self.put(kdsl_kafka, topic, 2, "a", partition=other)
-
-        for _ in range(2):
-            with pytest.raises(StreamingQueryException, match="changelog_state='buckets'") as error:
-                stream.run(table.read_stream(spark, cluster))
-            place = next(m for m in kdsl_kafka.read(topic) if m.value() == b'{"word":"a","count":2}')
-            assert f"topic {topic}, partition {other}, offset {place.offset()}" in str(error.value)
-        in_buckets = words(topic)
-        anew = by_key(Stream(tmp_path / "buckets").run(in_buckets.read_stream(spark, cluster)))
-        assert anew == {
-            "a": ["+I[a, 1]", "-U[a, 1]", "+U[a, 2]"], "b": ["+I[b, 1]"], "c": ["+I[c, 1]"]
-        }  # fmt: skip
-
-    def test_a_checkpoint_with_buckets_is_refused(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
-        topic, stream = kdsl_topic(), Stream(tmp_path)
-        self.put(kdsl_kafka, topic, 1, "a")
-        stream.run(words(topic).read_stream(spark, cluster))
-        self.put(kdsl_kafka, topic, 2, "a")
-
-        with pytest.raises(StreamingQueryException, match="= 'buckets', and the table declares partition"):
-            stream.run(words(topic, changelog_state="partition").read_stream(spark, cluster))
-        assert stream.run(words(topic).read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
-
-    def test_a_checkpoint_by_partition_is_refused(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
-        topic, stream = kdsl_topic(), Stream(tmp_path)
-        table = words(topic, changelog_state="partition")
-        self.put(kdsl_kafka, topic, 1, "a")
-        stream.run(table.read_stream(spark, cluster))
-        self.put(kdsl_kafka, topic, 2, "a")
-
-        with pytest.raises(StreamingQueryException, match="= 'partition', and the table declares buckets"):
-            stream.run(words(topic).read_stream(spark, cluster))
-        assert stream.run(table.read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
 
     def test_more_partitions_stop_the_query(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -488,12 +443,19 @@ class TestStateByPartition:
         with pytest.raises(StreamingQueryException, match="has 3 partitions now, and had 1 when"):
             stream.run(table.read_stream(spark, cluster))
 
+    @key_and_partition
     def test_a_table_may_be_read_twice_in_a_query(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        state: str,
     ) -> None:
         """Once as the same DataFrame, and once as another one, which is a source with its own state."""
         topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
-        table = words(topic, changelog_state="partition", max_records_per_trigger=3)
+        table = words(topic, changelog_state=state, max_records_per_trigger=3)
 
         def three() -> DataFrame:
             one: DataFrame = table.read_stream(spark, cluster)
@@ -539,11 +501,18 @@ class TestStateByPartition:
 
         assert changes == {w: [f"+I[{w}, 1]", f"-U[{w}, 1]", f"+U[{w}, 2]"] for w in "abcdef"}
 
+    @key_and_partition
     def test_metrics_have_the_size_of_the_state(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        state: str,
     ) -> None:
         topic = kdsl_topic(partitions=2)
-        table = words(topic, changelog_state="partition")
+        table = words(topic, changelog_state=state)
         self.put(kdsl_kafka, topic, 1, *"abcdef")
         kdsl_kafka.produce(topic, Record(None, '{"word":"a"}'))
         writer = (
@@ -555,6 +524,193 @@ class TestStateByPartition:
 
         assert source.num_keys_in_state == 5
         assert (source.state_bytes or 0) > 0
+        assert source.state_routing == {"by key" if state == "key" else "by partition (murmur2)": 1}
+
+
+class TestOtherStates:
+    """A checkpoint is continued by another declaration, on a topic with more partitions, and by another plan."""
+
+    def put(self, kafka: RunningKafka, topic: str, count: int | None, *words: str) -> None:
+        kafka.produce(
+            topic,
+            *(
+                Record(None if count is None else f'{{"word":"{w}","count":{count}}}', f'{{"word":"{w}"}}')
+                for w in words
+            ),
+        )
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {},
+            pytest.param({"changelog": "net"}, marks=pytest.mark.reliability),
+            pytest.param({"state_ttl": "1 h"}, marks=pytest.mark.reliability),
+        ],
+        ids=["full", "net", "ttl"],
+    )
+    def test_rows_by_partition_are_found_by_key_from_the_batch_on_in_which_that_is_declared(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        more: dict[str, Any],
+    ) -> None:
+        topic, stream = kdsl_topic(partitions=3), Stream(tmp_path)
+        self.put(kdsl_kafka, topic, 1, *"abcdefgh")
+        stream.run(words(topic, changelog_state="partition", **more).read_stream(spark, cluster))
+        assert stream.routing == "partition"
+        self.put(kdsl_kafka, topic, 2, *"abcd", "new")
+        self.put(kdsl_kafka, topic, None, "h")
+        second = by_key(stream.run(words(topic, changelog_state="key", **more).read_stream(spark, cluster)))
+        assert stream.routing == "key"
+        self.put(kdsl_kafka, topic, 3, "a", "f", "h", "new")
+        third = by_key(stream.run(words(topic, **more).read_stream(spark, cluster)))
+
+        updates = {w: [f"-U[{w}, 1]", f"+U[{w}, 2]"] for w in "abcd"}
+        assert second == {**updates, "new": ["+I[new, 2]"], "h": ["-D[h, 1]"]}
+        assert third == {
+            "a": ["-U[a, 2]", "+U[a, 3]"], "f": ["-U[f, 1]", "+U[f, 3]"], "h": ["+I[h, 3]"],
+            "new": ["-U[new, 2]", "+U[new, 3]"],
+        }  # fmt: skip
+        self.put(kdsl_kafka, topic, 4, "a")
+        with pytest.raises(
+            StreamingQueryException, match="to which a checkpoint cannot return; declare 'key' or 'auto'"
+        ):
+            stream.run(words(topic, changelog_state="partition", **more).read_stream(spark, cluster))
+
+    def test_states_of_partitions_are_removed_when_spark_cannot_repeat_the_batch_that_took_them_over(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+    ) -> None:
+        topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
+        self.put(kdsl_kafka, topic, 1, *"abcdefgh")
+        stream.run(words(topic, changelog_state="partition").read_stream(spark, cluster))
+        former = {path.parent for path in (tmp_path / "kdsl/state").glob("*/partition-0")}
+        table, last = words(topic, changelog_state="key", max_records_per_trigger=1), 2 + LATE_BATCHES
+        spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+        try:
+            for count in range(last):
+                self.put(kdsl_kafka, topic, count + 2, "a")
+            changes = stream.run(table.read_stream(spark, cluster))
+            assert {path for path in (tmp_path / "kdsl/state").iterdir() if path in former} == former
+            assert changes[-1] == f"+U[a, {last + 1}]"
+            self.put(kdsl_kafka, topic, last + 2, "a")
+            assert by_key(stream.run(table.read_stream(spark, cluster))) == {
+                "a": [f"-U[a, {last + 1}]", f"+U[a, {last + 2}]"]
+            }
+        finally:
+            spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
+        (left,) = (tmp_path / "kdsl/state").iterdir()
+        assert left not in former
+        assert len(list(left.iterdir())) == 8
+
+    @pytest.mark.parametrize("state", ["partition", "key"])
+    def test_a_start_that_knows_its_checkpoint_looks_at_no_keys(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        state: Literal["partition", "key"],
+    ) -> None:
+        topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
+        samples = []
+
+        def sample(plan: ReadPlan, cluster: Cluster) -> RoutingChoice:
+            samples.append(plan.table)
+            if state == "key":
+                return RoutingChoice("key", "the test says so", 2)
+            return sample_choice(plan, cluster)
+
+        monkeypatch.setattr("kdsl.run.stream_shape.sample_choice", sample)
+        names = [f"w{n}" for n in range(100)]
+        self.put(kdsl_kafka, topic, 1, *names)
+        table = words(topic, discovery="1 ms")
+        stream.run(table.read_stream(spark, cluster, checkpoint=str(tmp_path)))
+        assert (stream.routing, samples) == (state, ["Words"])
+        self.put(kdsl_kafka, topic, 2, *names)
+
+        changes = by_key(stream.run(table.read_stream(spark, cluster, checkpoint=str(tmp_path))))
+
+        assert changes == {w: [f"-U[{w}, 1]", f"+U[{w}, 2]"] for w in names}
+        assert (stream.routing, samples) == (state, ["Words"])
+        shapes = [choose_shape(spark, plan_of(table), cluster, str(tmp_path)).upserts]
+        kdsl_kafka.add_partitions(topic, 5)
+        shapes.append(choose_shape(spark, plan_of(table), cluster, str(tmp_path)).upserts)
+        assert [None if one is None else one.routing for one in shapes] == [state, "key"]
+        assert samples == ["Words"]
+        assert f"({'by key' if state == 'key' else 'by partition (murmur2)'}, as in the checkpoint)" in table.explain(
+            checkpoint=str(tmp_path)
+        )
+
+    @pytest.mark.parametrize("case", ["partition", "key", "more partitions"])
+    def test_each_plan_goes_on_with_each_state(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        case: str,
+    ) -> None:
+        """A sample of the topic may say another thing at each start: it only decides where changes are computed."""
+        topic, stream = kdsl_topic(partitions=2), Stream(tmp_path)
+        first = words(topic, changelog_state="key" if case == "key" else "partition")
+        self.put(kdsl_kafka, topic, 1, *"abcdefgh")
+        stream.run(first.read_stream(spark, cluster))
+        if case == "more partitions":
+            kdsl_kafka.add_partitions(topic, 5)
+        table, routing = words(topic, discovery="1 ms"), "partition" if case == "partition" else "key"
+
+        shapes: tuple[Literal["partition", "key"], ...] = ("partition", "key", "partition")
+        for count, shape in enumerate(shapes, 2):
+            monkeypatch.setattr("kdsl.run.read.choose_shape", partial(with_shape, shape=shape))
+            self.put(kdsl_kafka, topic, count, *"abcdefgh")
+
+            changes = by_key(stream.run(table.read_stream(spark, cluster)))
+
+            assert changes == {w: [f"-U[{w}, {count - 1}]", f"+U[{w}, {count}]"] for w in "abcdefgh"}
+            assert stream.routing == routing
+
+    def test_a_checkpoint_of_another_version_is_refused(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        topic, stream = kdsl_topic(), Stream(tmp_path)
+        self.put(kdsl_kafka, topic, 1, "a")
+        stream.run(words(topic, changelog_state="partition").read_stream(spark, cluster))
+        for path in (tmp_path / "offsets").glob("[0-9]*"):
+            *rest, offsets = path.read_text().splitlines()
+            document = json.loads(offsets)
+            document["state"] = {"id": document["state"]["id"], "partitions": 1, "time": 0}
+            path.write_text("\n".join([*rest, json.dumps(document)]))
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        self.put(kdsl_kafka, topic, 2, "a")
+
+        with pytest.raises(StreamingQueryException, match="keeps the last row of each key as another version of kdsl"):
+            stream.run(words(topic, changelog_state="partition").read_stream(spark, cluster))
+
+
+def plan_of(table: type[Any]) -> ReadPlan:
+    """The plan of a read of a table."""
+    return read_plan(resolve(table.definition(), "read"))
+
+
+def with_shape(
+    spark: SparkSession, plan: ReadPlan, cluster: Cluster, checkpoint: str | None, shape: Literal["partition", "key"]
+) -> ReadPlan:
+    """A plan that computes changes where it says."""
+    del spark, cluster, checkpoint
+    assert plan.upserts is not None
+    return attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, routing=shape))
 
 
 class TestSnapshots:
@@ -587,7 +743,6 @@ class TestSnapshots:
 
         class Seats(
             UpsertTable, topic=topic, key=Json(), value=Json(), value_fields="EXCEPT_KEY", scan_parallelism=4,
-            changelog="full" if STATE.is_in(pyspark_version()) else "upsert",
         ):  # fmt: skip
             seat: PrimaryKey[int]
             n: Col[int]
@@ -599,7 +754,6 @@ class TestSnapshots:
 
 
 class TestWrites:
-    @needs_state
     @pytest.mark.parametrize(
         ("transport", "delivery"),
         [
@@ -641,7 +795,6 @@ class TestWrites:
             b'{"word":"c"}': [b'{"word":"c","count":3}'],
         }
 
-    @needs_state
     @pytest.mark.reliability
     def test_updates_of_an_aggregation_are_written_exactly_once(
         self,
@@ -685,7 +838,6 @@ class TestWrites:
             words(kdsl_topic()).write_stream(df, cluster, checkpoint=str(tmp_path), output_mode="complete")
 
 
-@needs_state
 @pytest.mark.reliability
 def test_orders_of_an_upsert_source_are_read_as_changes(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path

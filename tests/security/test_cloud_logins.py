@@ -121,7 +121,8 @@ def read_all(consumer: PooledConsumer, ranges: list[Range]) -> list[bytes]:
     consumer.assign(ranges)
     values: list[bytes] = []
     while len(values) < sum(len(r) for r in ranges):
-        values += [m.value() or b"" for m in consumer.consume(10, 1) if m.error() is None]
+        with consumer.consume(10, 1) as messages:
+            values += messages.records().build("value").to_pylist()
         assert consumer.lasting_error is None
     return values
 

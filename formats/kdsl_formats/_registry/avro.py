@@ -57,6 +57,27 @@ def _record_fields(kind: Type) -> tuple[RecordField, ...]:
     return next((one.fields for one in (kind.branches or (kind,)) if one.kind == "record"), ())
 
 
+def widen_integers(schema: Json, row: t.Row) -> Json:
+    """The schema of a record, with ``long`` instead of ``int`` in the fields of BIGINT columns: its bytes are the same.
+
+    Dates and times, which are integers of another type, stay. A schema that is not a record is returned as it is.
+    """
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        return schema
+    wide = {f.name for f in row.fields if isinstance(f.type, t.BigInt)}
+    fields = [{**f, "type": _widen(f["type"])} if f["name"] in wide else f for f in schema["fields"]]
+    return {**schema, "fields": fields}
+
+
+def _widen(kind: Json) -> Json:
+    """The type of a field, with ``long`` instead of ``int``, also as a branch of a union."""
+    if isinstance(kind, Mapping):
+        return {**kind, "type": "long"} if kind.get("type") == "int" and "logicalType" not in kind else kind
+    if isinstance(kind, str):
+        return "long" if kind == "int" else kind
+    return [_widen(branch) for branch in kind]
+
+
 def has_chosen_record(schema: Json, names: Sequence[str]) -> bool:
     """Whether a writer's schema has a record with one of some names, or is not a record; always without names."""
     kind = schema_type(schema)

@@ -41,9 +41,10 @@ from kdsl_formats._registry.avro import (
     null_defaults,
     record_name,
     schema_text,
+    widen_integers,
 )
 from kdsl_formats._registry.differences import Parts, avro_parts
-from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter, describe_version
+from kdsl_formats._registry.encoder import FormEncoder, RegistryEncoder, SchemaWriter, describe_version
 from kdsl_formats._registry.framing import describe_schema, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
@@ -196,6 +197,24 @@ class AvroRegistryFormat(RegistryFormat):
             else latest.id
         )
         return SchemaWriter(number, lambda rows, kinds: encoder.encode(self.wrap_rows(row, rows, kinds)))
+
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """An encoder of messages with the frame `form`: the fields that the named schema has, in its order and types.
+
+        A BIGINT column is also written as an ``int``, which has the same bytes.
+        """
+        frame = bytes.fromhex(form)
+
+        def create() -> Encoder:
+            from kdsl_formats._registry.references import whole_schema
+
+            client, schema, description = self.schema_named(frame, use)
+            try:
+                return AvroEncoder(widen_integers(whole_schema(client, schema), row), self.envelope_row(row))
+            except AvroTypeError as e:
+                raise KdslError(f"{description} cannot hold the rows of the table: {e}") from None
+
+        return FormEncoder(frame, create)
 
     def table_schema(self, row: t.Row, direction: Direction, use: Use = ALONE) -> Json:
         """The schema of the option ``schema``, or the one derived from the columns of messages with rows of a type."""

@@ -1,4 +1,4 @@
-"""Encodes rows with a schema of the registry, as all formats with a registry do."""
+"""Encodes rows with a schema of the registry: one that the format chooses, or one that a frame names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pyarrow as pa
 
-from kdsl.formats import Encoded, Use
+from kdsl.formats import Encoded, Encoder, Use
+from kdsl_formats._registry.framing import add_frames
 from kdsl_formats._registry.options import RegistryFormat
 
 if TYPE_CHECKING:
@@ -56,6 +57,26 @@ class RegistryEncoder:
             self._writer = self._find_writer(registry_client(self._format.require_registry(self._use)))
         writer = self._writer
         return self._format.add_frames(writer.encode(rows, kinds), writer.schema_id, self._use, writer.indexes)
+
+
+class FormEncoder:
+    """Encodes rows as bodies after a frame, with the schema that the frame names.
+
+    Args:
+        frame: The frame.
+        create: Creates the encoder of the bodies; it is called when the first rows are written.
+    """
+
+    def __init__(self, frame: bytes, create: Callable[[], Encoder]) -> None:
+        self._frame, self._create = frame, create
+        self._encoder: Encoder | None = None
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Encode rows; those that the schema does not allow are bad records. Errors are those of ``create``."""
+        if self._encoder is None:
+            self._encoder = self._create()
+        encoded = self._encoder.encode(rows, kinds)
+        return Encoded(add_frames(self._frame, encoded.messages), encoded.bad)
 
 
 def describe_version(version: SubjectVersion, client: RegistryClient) -> str:

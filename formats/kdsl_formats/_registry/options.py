@@ -14,13 +14,32 @@ import pyarrow as pa
 from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
-from kdsl.formats import SCHEMA_HEADERS, BadRecord, Decoded, Direction, Encoded, Format, Side, Use
+from kdsl.formats import (
+    ALONE,
+    SCHEMA_HEADERS,
+    BadRecord,
+    Decoded,
+    Direction,
+    Encoded,
+    Encoder,
+    Format,
+    Side,
+    Use,
+)
 from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
 from kdsl.types import model as t
 from kdsl_formats._registry.differences import Parts, describe_differences
-from kdsl_formats._registry.framing import Frames, add_frames, frame_of, join_frames, read_frame
+from kdsl_formats._registry.framing import (
+    Frames,
+    add_frames,
+    describe_schema,
+    frame_of,
+    join_frames,
+    read_frame,
+    split_frames,
+)
 
 if TYPE_CHECKING:
     from kdsl.registry import RegisteredSchema, RegistryClient, SubjectVersion
@@ -191,6 +210,29 @@ class RegistryFormat(Format):
             The messages with frames; and those whose header does not name a schema, which are null.
         """
         return join_frames(messages, frames, self.read_frame, self.frame_headers[side])
+
+    def find_form(self, message: bytes) -> str:
+        """The frame before a message, in hexadecimal digits; empty if there is none."""
+        try:
+            return self.read_frame(message).hex()
+        except ValueError:
+            return ""
+
+    @abstractmethod
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """An encoder of messages with the frame `form`, which asks the registry for its schema when rows are encoded.
+
+        Its errors are those of the registry, and a KdslError if the schema cannot hold the rows.
+        """
+
+    def schema_named(self, frame: bytes, use: Use) -> tuple[RegistryClient, RegisteredSchema, str]:
+        """The client of the registry of a use, the schema that a frame names there, and what it is in messages."""
+        from kdsl.registry import registry_client
+
+        client = registry_client(self.require_registry(use))
+        ((schema_id, _),) = split_frames(pa.array([frame], pa.binary())).groups()
+        description = f"{describe_schema(schema_id)} in the registry {client.address}"
+        return client, client.schema(schema_id), description
 
     def read_frame(self, frame: bytes) -> bytes:
         """The frame in a header's value, without the bytes that follow it; ValueError if there is none."""

@@ -20,6 +20,8 @@ from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escape
 
 MIN_BATCH = 48  # rows: fewer are written faster one by one
+BEFORE_SCHEMA, BEFORE_PAYLOAD = b'{"schema":', b',"payload":'
+"""What comes before the schema, and between it and the row, in a message with its schema."""
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _ASTRAL = 0xF0  # the first byte of a character beyond U+FFFF
 _SPECIAL = np.zeros(256, dtype=bool)
@@ -60,12 +62,15 @@ class SchemaJsonEncoder:
     Args:
         row: The type, with names on the wire.
         rules: The options of the format.
+        before: What is written before the row; None makes the schema from the columns.
     """
 
-    def __init__(self, row: t.Row, rules: WritingRules) -> None:
+    def __init__(self, row: t.Row, rules: WritingRules, before: bytes | None = None) -> None:
         self._write_rows = JsonEncoder(row, rules)
-        schema = orjson.dumps(connect_schema(row.as_nullable(False), rules.modes))
-        self._before = b'{"schema":' + schema + b',"payload":'
+        if before is None:
+            schema = orjson.dumps(connect_schema(row.as_nullable(False), rules.modes))
+            before = BEFORE_SCHEMA + schema + BEFORE_PAYLOAD
+        self._before = before
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Encode rows, whatever their kinds; those that cannot be written become null messages and bad records."""

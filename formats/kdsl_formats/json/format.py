@@ -34,7 +34,7 @@ from kdsl_formats._debezium import PlaceholderFormat
 from kdsl_formats.json import plausibility
 from kdsl_formats.json.changes import RowMessages
 from kdsl_formats.json.decoder import JsonDecoder
-from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
+from kdsl_formats.json.encoder import BEFORE_PAYLOAD, BEFORE_SCHEMA, JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
 from kdsl_formats.json.lossy import LossCountingDecoder
 from kdsl_formats.json.observer import JsonObserver
@@ -343,6 +343,18 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         """An encoder for rows of this type, with their schema if `schema_include` is set, whatever the use."""
         rules = self.writing_rules()
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
+
+    def find_form(self, message: bytes) -> str:
+        """What comes before the row in a message with its schema, which contains that; empty without one."""
+        schema, between, _ = message.partition(BEFORE_PAYLOAD)
+        has_schema = self.schema_include and between and schema.startswith(BEFORE_SCHEMA)
+        return (schema + between).decode(errors="replace") if has_schema else ""
+
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """An encoder of messages with the schema in `form` instead of one that is made from the columns."""
+        if not form:
+            return self.encoder(row, use)
+        return SchemaJsonEncoder(row, self.writing_rules(), form.encode())
 
     def change_encoder(
         self, row: t.Row, table: TableId, keys: Sequence[str], *, with_schema: bool = False, full_table_id: bool = False

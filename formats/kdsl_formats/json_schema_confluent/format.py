@@ -17,7 +17,7 @@ from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoder,
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._registry.differences import Parts, json_parts
-from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter, describe_version
+from kdsl_formats._registry.encoder import FormEncoder, RegistryEncoder, SchemaWriter, describe_version
 from kdsl_formats._registry.framing import split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.json.decoder import JsonDecoder
@@ -120,6 +120,10 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         if misfit:
             raise KdslError(f"{describe_version(latest, client)} cannot hold the rows of the table: {misfit}")
         return SchemaWriter(latest.id, encoder.encode)
+
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """An encoder of messages with the frame `form`; the registry is not asked, as JSON names its members itself."""
+        return FormEncoder(bytes.fromhex(form), lambda: JsonEncoder(row, self.writing_rules()))
 
     def reading_rules(self) -> ReadingRules:
         """What the options about errors, timestamps and the form of values mean for the decoder."""

@@ -19,7 +19,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._columns.merge import merge_decoded
 from kdsl_formats._registry.differences import Parts
-from kdsl_formats._registry.encoder import RegistryEncoder, SchemaWriter
+from kdsl_formats._registry.encoder import FormEncoder, RegistryEncoder, SchemaWriter
 from kdsl_formats._registry.framing import describe_schema, read_frame, split_frames
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, encode_path, path_of, split_indexes
@@ -168,6 +168,26 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
             raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")
         encoder = ProtobufEncoder(layout_of(schema, row), self.writing_rules())
         return SchemaWriter(number, lambda rows, _: encoder.encode(rows), encode_path(path))
+
+    def form_encoder(self, row: t.Row, form: str, use: Use = ALONE) -> Encoder:
+        """An encoder of messages with the frame `form`, whose indexes name the message in the schema."""
+        frame = bytes.fromhex(form)
+
+        def create() -> Encoder:
+            from kdsl_formats.protobuf.registered import load_schema, message_names
+
+            client, registered, description = self.schema_named(frame, use)
+            (framed,), _ = split_indexes(pa.array([frame[len(read_frame(frame)) :]], pa.binary()))
+            name = message_names(registered).get(framed.path)
+            if name is None:
+                raise KdslError(f"{description} has no message at {quote_value(list(framed.path))}")
+            schema = load_schema(client, registered, name)
+            misfits = list(find_problems(schema.message, row, writing=True))
+            if misfits:
+                raise KdslError(f"{description} cannot hold the rows of the table: {misfits[0]}")
+            return ProtobufEncoder(layout_of(schema, row), self.writing_rules())
+
+        return FormEncoder(frame, create)
 
     def own_schema(self) -> Schema | None:
         """The message that the options name; None if it is only in the registry. `SchemaError` as in `schema`."""

@@ -77,9 +77,9 @@ class CommonKeywords(TypedDict, total=False):
     watermark_drift: timedelta | str
     watermark_max_ahead: timedelta | str
     changelog: ChangelogMode
-    changelog_buckets: int
     changelog_state: ChangelogState
     state_ttl: timedelta | str
+    state_location: str
     sink_parallelism: int
     sink_not_null_enforcer: NotNullEnforcer
     delivery: Delivery

@@ -35,7 +35,7 @@ from kdsl.run.offsets.stored import Offsets, Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.drops import Reason, log_drops
 from kdsl.run.records.registry import registry_of
-from kdsl.run.upsert.partition_state import no_rows
+from kdsl.run.upsert.keyed_state import no_rows
 
 STEP_RECORDS = 500_000
 """How many records are planned at a time, of all partitions: those of one partition do not wait for all of another."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -17,10 +17,12 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.arrow.computed_columns import ComputedColumns
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.records.drops import Reason
-from kdsl.run.upsert.changes import AFTER, DELETE, compute_changes, take_last_changes
+from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, take_last_changes
 from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
 from kdsl.run.upsert.rows import change_row
-from kdsl.run.upsert.state import add_row_kinds, report_unavailable, unavailable_rule
+from kdsl.run.upsert.shard_changes import chunks_of
+from kdsl.run.upsert.state import UnavailableRule, add_row_kinds, report_unavailable, unavailable_rule
+from kdsl.run.upsert.state_changes import open_changes
 from kdsl.types.arrow import arrow_schema
 
 Positions = Mapping[TopicPartition, int]
@@ -123,54 +125,39 @@ class ChangeOutput:
         self._rule = unavailable_rule(plan)
         self._schema = decoder.schema.remove(0)
         self._source = arrow_schema(change_row(plan))
-        self._chunks = ChunkOutput(decoder, plan.upserts)
-        self._waiting: dict[int, list[Chunk]] = {}
-        self._states: dict[int, pa.RecordBatch] = {}
+        self._chunks = ChunkOutput(decoder, plan.upserts, 1)
+        self._waiting: list[Chunk] = []
+        self._changes = open_changes(plan, self._schema, None, None, 0, 0)
 
     def add(self, raw: pa.RecordBatch) -> Iterator[Part]:
         """Decode and collect raw records; yield nothing."""
-        for chunks in self._chunks.add(raw):
-            self._collect(chunks)
+        self._waiting += [chunk for chunks in self._chunks.add(raw) for _, chunk in chunks_of(chunks)]
         yield from ()
 
     def finish(self) -> Iterator[Part]:
         """Yield the changes that the collected records cause; the last row of each key stays in memory."""
-        for chunks in self._chunks.finish():
-            self._collect(chunks)
-        waiting, self._waiting = self._waiting, {}
-        for bucket in sorted(waiting):
-            for changes in self._compute(bucket, waiting.pop(bucket)):
+        self._waiting += [chunk for chunks in self._chunks.finish() for _, chunk in chunks_of(chunks)]
+        waiting, self._waiting = self._waiting, []
+        upserts = read_chunks(waiting, self._schema, events=self._upserts.may_lack_values)
+        if upserts is None:
+            return
+        with report_unavailable(self._plan.table, self._rule) as rule:
+            for changes in self._compute(upserts, rule):
                 if changes.num_rows:
                     rows = pa.RecordBatch.from_arrays(changes.columns, schema=self._source)
                     yield Part(self._columns.of(rows), {})
 
-    def _collect(self, chunks: pa.RecordBatch) -> None:
-        """Keep chunks until the end of the step, by bucket; those of the settings are left out."""
-        names = ("bucket", "topic", "partition", "offset", "rows")
-        for bucket, topic, partition, offset, rows in zip(
-            *(chunks.column(name).to_pylist() for name in names), strict=True
-        ):
-            if bucket >= 0:
-                self._waiting.setdefault(bucket, []).append(Chunk(topic, partition, offset, rows))
-
-    def _compute(self, bucket: int, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a bucket, with row kinds, and replace its last rows if changes have before-images."""
-        upserts = read_chunks(chunks, self._schema, events=self._upserts.may_lack_values)
-        if upserts is None:
-            return
-        keys = self._upserts.keys
-        with report_unavailable(self._plan.table, self._rule) as rule:
-            if not self._upserts.images:
-                rows, deletes, nulls = take_last_changes(upserts, keys, allow_nulls=rule.allow_nulls)
-                batches = [(rows, np.where(deletes, DELETE, AFTER))]
-            else:
-                changes = compute_changes(
-                    self._states.get(bucket), upserts, keys, allow_nulls=rule.allow_nulls, net=self._upserts.net
-                )
-                nulls, self._states[bucket] = changes.nulls, changes.state
-                batches = list(changes.batches())
+    def _compute(self, upserts: KeyedRows, rule: UnavailableRule) -> Iterator[pa.RecordBatch]:
+        """Yield changes, with row kinds; if these have before-images, the last row of each key is kept."""
+        if self._upserts.images:
+            before = self._changes.nulls
+            yield from self._changes.apply(upserts, rule)
+            yield from self._changes.finish()
+            nulls = self._changes.nulls - before
+        else:
+            rows, deletes, nulls = take_last_changes(upserts, self._upserts.keys, allow_nulls=rule.allow_nulls)
+            yield add_row_kinds(rows, np.where(deletes, DELETE, AFTER))
         self._decoder.dropped += Counter({Reason.UNAVAILABLE: nulls})
-        yield from (add_row_kinds(*batch) for batch in batches)
 
 
 def create_output(decoder: RecordDecoder, plan: ReadPlan, columns: OutputColumns) -> Output:

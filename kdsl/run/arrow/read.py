@@ -63,4 +63,4 @@ def _prepare(plan: ReadPlan, cluster: Cluster) -> ReadPlan:
     fail_on(problems, f"a read of {plan.table} without Spark")
     if plan.upserts is None:
         return plan
-    return attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, state="buckets"))
+    return attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, routing="key"))

@@ -13,6 +13,7 @@ from kdsl.plan.changes import AllowedChanges
 from kdsl.plan.model import WritePlan
 from kdsl.run.checkpoint.folder import Folder, open_folder
 from kdsl.run.checkpoint.manifest import Manifest, read_manifest
+from kdsl.run.checkpoint.offset_entry import read_planned_time
 from kdsl.run.offsets.stored import VERSION, Offsets, has_known_version, offset_document
 
 if TYPE_CHECKING:
@@ -61,10 +62,37 @@ class Checkpoint:
         self.manifest = self._read_manifest()
         return [] if self.manifest is None else self.manifest.check_change(plan, self.location, allow)
 
+    def check_unchanged(self, table: str) -> None:
+        """Check that `manifest` is still what is stored: another start of the query may have changed it since `check`.
+
+        Args:
+            table: The table's name, for the message.
+        """
+        stored, known = ("" if one is None else one.text() for one in (self._read_manifest(), self.manifest))
+        if stored != known:
+            raise self._create_change_error(table)
+
+    def _create_change_error(self, table: str) -> CheckpointError:
+        return CheckpointError(
+            f"{table}: another start of the query has changed {self.folder.path(MANIFEST)} after this one had read it; "
+            "start the query again, unless the other one runs"
+        )
+
     def _read_manifest(self) -> Manifest | None:
         """Read the manifest; None if there is none."""
         text = self.folder.read(MANIFEST)
         return None if text is None else read_manifest(text, self.folder.path(MANIFEST))
+
+    def create(self, manifest: Manifest, table: str) -> None:
+        """Write the first manifest into the checkpoint, and set `manifest`; one that another start has written stays.
+
+        Args:
+            manifest: The manifest.
+            table: The table's name, for the error about another start.
+        """
+        if not self.folder.create(MANIFEST, manifest.text()):
+            raise self._create_change_error(table)
+        self.manifest = manifest
 
     def store(self, manifest: Manifest) -> None:
         """Write a manifest into the checkpoint, in place of an earlier one, and set `manifest`."""
@@ -93,6 +121,10 @@ class Checkpoint:
         """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry."""
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def read_planned_time(self, batch: int) -> float:
+        """Read from a batch's entry in the offset log when it was planned, in seconds since 1970; 0 if unknown."""
+        return read_planned_time(self.folder.read(f"offsets/{batch}") or "")
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
         """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from kdsl.errors import CheckpointError, KdslError
@@ -34,6 +34,39 @@ def open_local_folder(location: str | PathLike[str]) -> Folder:
     return Folder(LocalFolder(location))
 
 
+class FolderFiles(Protocol):
+    """A folder on some file system, as `Folder` uses it. Errors of its methods are those of the file system."""
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        ...
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        ...
+
+    def read(self, name: str) -> str | None:
+        """Read the text of a file; None if it does not exist."""
+        ...
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a file; create the file, and its folder, if it is missing."""
+        ...
+
+    def create(self, name: str, text: str) -> bool:
+        """Create a file with a content, and return whether it did not exist before."""
+        ...
+
+    def names(self, name: str) -> list[str]:
+        """List the names in a folder; empty if the folder does not exist."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
+        ...
+
+
 class Folder:
     """A folder with text files. Its methods raise a `CheckpointError` if the file system fails.
 
@@ -41,7 +74,7 @@ class Folder:
         location: Where it is.
     """
 
-    def __init__(self, files: LocalFolder | HadoopFolder | ConnectFolder) -> None:
+    def __init__(self, files: FolderFiles) -> None:
         self._files, self.location = files, files.location
 
     def path(self, name: str) -> str:

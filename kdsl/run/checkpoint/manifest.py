@@ -77,6 +77,16 @@ class Manifest:
         except Exception as e:
             raise _broken(location, f"its plan cannot be read ({e})") from e
 
+    def list_prefixes(self, location: str) -> set[str]:
+        """List the prefixes of transactional ids under which starts of the query have written or may be about to.
+
+        Args:
+            location: The checkpoint, for messages.
+        """
+        planned = self.read_plan(location).transactions
+        prefixes = set() if planned is None else {planned.prefix}
+        return prefixes if self.routing is None else prefixes | {self.routing.prefix}
+
     def check_change(self, plan: WritePlan, location: str, allow: AllowedChanges) -> list[str]:
         """Check that a query may continue with a plan.
 

@@ -31,8 +31,8 @@ def add_computed_columns(
 ) -> DataFrame:
     """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
 
-    Values are cast to the types of their columns. A stream of upserts whose rows are in Spark's state has its watermark
-    already. Spark is not asked for the columns, which the plan knows: in a pipeline it refuses such questions.
+    Values are cast to the types of their columns. Spark is not asked for the columns, which the plan knows: in a
+    pipeline it refuses such questions.
     """
     from pyspark.sql import functions as sf
 
@@ -49,8 +49,7 @@ def add_computed_columns(
             )
         df = df.withColumn(column.column, value.cast(spark_type(column.type)))
     present = list(dict.fromkeys([*plan.columns.names, *(column.column for column in plan.computed)]))
-    has_watermark = plan.upserts is not None and plan.upserts.images and not plan.upserts.by_partition
-    if plan.watermark is not None and streaming and not has_watermark:
+    if plan.watermark is not None and streaming:
         types = {f.name: f.type for f in plan.columns.fields} | {c.column: c.type for c in plan.computed}
         wall_clock = isinstance(types[plan.watermark.column], t.Timestamp)
         df = with_watermark(df, plan.watermark, present, wall_clock=wall_clock)

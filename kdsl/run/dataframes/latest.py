@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kdsl.declare.definition import TableDef
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, nearest
 from kdsl.formats import kind_column, unavailable_column
 from kdsl.own_columns import KIND, LAST_KEY, LAST_KNOWN, LAST_POSITION, LAST_ROW, is_reserved
 from kdsl.types.sql import quote_name
@@ -34,6 +34,20 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
         f"{name}: the key of the rows is unknown; "
         + ("pass the table, or keys=[...]" if table is None else "declare a PrimaryKey, or pass keys=[...]")
     )
+
+
+def choose_key_of_changelog(table: TableDef, keys: Iterable[str] | None) -> tuple[str, ...]:
+    """Choose the key as `choose_key` does, and check that its columns exist, and that the table's rows are changes."""
+    if not table.is_changelog:
+        raise KdslError(
+            f"{table.name} only inserts rows, so there is no last row of each key; use read(), declare an "
+            "UpsertTable, or use a value format that carries changes, such as debezium-json"
+        )
+    key = choose_key(table, keys)
+    names = [column.name for column in table.columns]
+    if unknown := [name for name in key if name not in names]:
+        raise KdslError(f"{table.name} has no column {unknown[0]!r}{nearest(unknown[0], names)}, named by keys=")
+    return key
 
 
 def last_changes(

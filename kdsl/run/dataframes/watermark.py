@@ -40,7 +40,8 @@ def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *,
         names: The columns of the stream.
         wall_clock: Whether the column of time is a wall-clock time (TIMESTAMP), not an instant (TIMESTAMP_LTZ).
     """
-    text, column = delay_text(watermark), quote_name(watermark.column)
+    delay, column = parse_duration(watermark.delay), quote_name(watermark.column)
+    text = f"{delay // timedelta(microseconds=1)} microseconds"
     if not wall_clock and watermark.max_ahead is None:
         return df.withWatermark(column, text)  # Spark parses the name
     time = instant(column) if wall_clock else column
@@ -50,7 +51,7 @@ def with_watermark(df: DataFrame, watermark: Watermark, names: Sequence[str], *,
         time = f"CASE WHEN {time} <= timestampadd(MICROSECOND, {ahead}, current_timestamp()) THEN {time} END"
     beside = df.withColumn(EVENT_TIME_INSTANT, parse_column(time))
     beside = beside.withWatermark(quote_name(EVENT_TIME_INSTANT), text)
-    return mark_event_time(beside, watermark, names)
+    return mark_instants(beside, {watermark.column: delay // timedelta(milliseconds=1)}, names)
 
 
 def with_instants(df: DataFrame, column: str) -> DataFrame:
@@ -88,19 +89,3 @@ def mark_instants(df: DataFrame, delays: Mapping[str, int], names: Sequence[str]
 def delay_of(df: DataFrame, column: str) -> int:
     """Read from the mark of a column of event time how late a row may be, in milliseconds; KeyError without a mark."""
     return int(df.schema[column].metadata[EVENT_TIME_MARK])
-
-
-def delay_text(watermark: Watermark) -> str:
-    """Return how late a row may be in the form that Spark reads: ``5000000 microseconds``."""
-    return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
-
-
-def mark_event_time(df: DataFrame, watermark: Watermark, names: Sequence[str]) -> DataFrame:
-    """Return a stream whose column of event time has the mark of a watermark that was set on another column.
-
-    Args:
-        df: The stream.
-        watermark: The watermark.
-        names: The columns of the result.
-    """
-    return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)}, names)

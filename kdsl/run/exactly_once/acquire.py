@@ -77,6 +77,7 @@ def acquire_ids(
     *,
     before: Iterable[str] = (),
     successors: Mapping[str, str] | None = None,
+    fits: Callable[[int], bool] = lambda _: True,
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
@@ -92,6 +93,7 @@ def acquire_ids(
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
         successors: The id that now writes the same rows, for each of those; None or empty if there is none.
+        fits: Whether a number of writers routes the rows of the open batch as the ids ``before`` do.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
@@ -131,6 +133,7 @@ def acquire_ids(
                 {id_: tokens[id_] for id_ in further},
                 plan=spec.plan,
                 offsets=spec.offsets,
+                fits=fits,
                 adopt=adopt,
                 strict=strict,
             )

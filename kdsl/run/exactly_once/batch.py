@@ -200,12 +200,12 @@ def _write_within_query(
     try:
         _hold_prefix(query, plan, cluster)
         spec = ids_of_previous_batch(before, now)
-        offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
+        checkpoint = Checkpoint.open(rows.sparkSession, query.checkpoint)
+        offsets = checkpoint.batch_digest(batch)
         if spec is None:
             spec = attrs.evolve(_create_batch_spec(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
-            # A batch that another run has started is the first one in this run.
-            repeated = batch > 0 and not query.has_done_batch_before(batch)
-            _acquire_batch_ids(spec, cluster, LogProgress(batch, batch - 1), adopt=adopt, strict=repeated)
+            strict = must_have_token(query, checkpoint, plan, cluster, batch)
+            _acquire_batch_ids(spec, cluster, LogProgress(batch, batch - 1), adopt=adopt, strict=strict)
         spec = attrs.evolve(spec, batch=batch, offsets=offsets)
         _save(rows.repartition(1), plan, cluster, spec)
     except BaseException:
@@ -214,6 +214,26 @@ def _write_within_query(
         raise
     with _lock:
         _last_writes[key] = attrs.evolve(now, spec=spec)
+
+
+def must_have_token(query: RunningQuery, checkpoint: Checkpoint, plan: WritePlan, cluster: Cluster, batch: int) -> bool:
+    """Whether a write without a token may be done all the same, because the token is gone.
+
+    A batch after the first has a token if another run has started it: it is then the first one in this run. The first
+    batch has none if nothing is written yet; but the brokers forget a token after some time.
+
+    Args:
+        query: The query.
+        checkpoint: Its checkpoint.
+        plan: The plan of the write.
+        cluster: The cluster, which is asked how long it keeps tokens.
+        batch: The batch.
+    """
+    if batch > 0:
+        return not query.has_done_batch_before(batch)
+    admin = token_admin_of(cluster, plan.table)
+    _, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
+    return time.time() - checkpoint.read_planned_time(batch) > retention
 
 
 def _check_write_id(before: LastWrite | None, now: LastWrite, writer: Writer, table: str) -> None:

@@ -27,10 +27,16 @@ def check_speculation(spark: SparkSession, table: str) -> None:
         )
 
 
-def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
-    """Acquire the lease of a plan's transactional-id prefix; if it is lost later, an error is logged."""
+def acquire_prefix_lease(plan: WritePlan, cluster: Cluster, prefix: str | None = None) -> Lease:
+    """Acquire the lease of a transactional-id prefix; if it is lost later, an error is logged.
+
+    Args:
+        plan: The write plan.
+        cluster: The cluster.
+        prefix: The prefix; None for that of the plan.
+    """
     assert plan.transactions is not None
-    prefix = plan.transactions.prefix
+    prefix = prefix or plan.transactions.prefix
     meaning = (
         f"this process was cut off from the brokers for too long, and another one has taken the "
         f"transactional_id_prefix {prefix!r} of {plan.table}; exactly-once still holds: as soon as the other process "

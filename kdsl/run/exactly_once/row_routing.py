@@ -58,6 +58,7 @@ ROW_BY_ROW = frozenset(
 )
 """Nodes of Spark's plans that compute each output row from one input row."""
 _ORDER_INDEPENDENT = ROW_BY_ROW | {"Union", "Join", "Aggregate", "Expand"}
+_REPARTITIONS = ("Repartition", "RepartitionByExpression")
 _SUBQUERIES = ("Exists", "FunctionTableSubqueryArgumentExpression", "LateralSubquery", "ListQuery", "ScalarSubquery")
 _CONSTANT = frozenset(("LocalRelation", "OneRowRelation", "Range"))
 ADVICE = 'write exactly_once="staged", which stores each batch before it is sent, or sink_parallelism=1'
@@ -264,15 +265,14 @@ def _describe_read(leaf: PlanNode) -> str:
 
 def _is_order_independent(node: PlanNode) -> bool:
     """Whether a node is known to return the same rows for the same input in any order."""
-    from kdsl.run.upsert.processor import OPERATOR_MARK
+    from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 
     if node.name in _ORDER_INDEPENDENT:
         return True
-    if node.name != "TransformWithStateInPySpark":
+    if node.name not in _REPARTITIONS:
         return False
-    return any(
-        column.has_metadata(OPERATOR_MARK) for column in node.output
-    )  # kdsl's own operator sorts its input first
+    # kdsl sorts the chunks of a shard before it computes their changes
+    return [column.name for column in node.output] == [field.name for field in CHUNK_COLUMNS.fields]
 
 
 def _subqueries(node: PlanNode) -> Iterator[Expression]:

@@ -107,13 +107,18 @@ class QueryWatch:
         refresh_tokens(self._prepared.spec, self._cluster, older_than)
 
 
-def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
-    """If a query of this process with the plan's prefix has just ended, wait up to a minute until it has released that.
+def wait_for_previous_query(plan: WritePlan, cluster: Cluster, prefix: str | None = None) -> None:
+    """If a query of this process with a prefix has just ended, wait up to a minute until it has released that.
 
     When the minute is over, nothing is raised.
+
+    Args:
+        plan: The write plan.
+        cluster: The cluster.
+        prefix: The prefix; None for that of the plan.
     """
     assert plan.transactions is not None
-    prefix = plan.transactions.prefix
+    prefix = prefix or plan.transactions.prefix
     with _lock:
         watch = _running.get((cluster.bootstrap_servers, prefix))
     if watch is None:

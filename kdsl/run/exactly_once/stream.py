@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -58,9 +58,12 @@ def _prepare(
 ) -> PreparedStream:
     """Choose the routing, acquire the transactional ids, and store the plan and the routing in the checkpoint.
 
-    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards. Warnings are
-    logged if an open batch was started with at-least-once, or if its number of writers is kept.
+    The prefix is already leased, as are those that the query had before; who had a lease before may have changed the
+    checkpoint after it was checked, which is an error. The plan is stored before the ids are acquired, the routing
+    afterwards. Warnings are logged if an open batch was started with at-least-once, or if its number of writers is
+    kept.
     """
+    checkpoint.check_unchanged(plan.table)
     stored, text = checkpoint.manifest, plan_text(plan)
     before = None if stored is None else stored.routing
     progress = LogProgress(*checkpoint.last_batches())
@@ -75,18 +78,24 @@ def _prepare(
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     manifest = attrs.evolve(stored or Manifest(plan=text), plan=text)
-    checkpoint.store(manifest)  # no token may carry an id that is not stored
+    if stored is None:  # no token may carry an id that is not stored
+        checkpoint.create(manifest, plan.table)
+    else:
+        checkpoint.store(manifest)
     writer = Writer(manifest.id, "", plan.table, checkpoint.location)
     topic, run = choose_token_topic(plan, admin), uuid.uuid4().hex
     spec = TransactionSpec(writer, routing.prefix, routing.writers, topic, records_digest(plan), timeout_ms, run=run)
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
+
+    def fits(writers: int) -> bool:
+        return before is None or same_writers(before, attrs.evolve(before, writers=writers), packing)
 
     def acquire(routing: RowRouting) -> None:
         of_batch = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
         old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
         same = before is not None and same_writers(before, routing, packing)
         successors = dict(zip(old, of_batch.ids, strict=False)) if same else {}
-        acquire_ids(of_batch, cluster, progress, before=old, successors=successors, adopt=adopt)
+        acquire_ids(of_batch, cluster, progress, before=old, successors=successors, fits=fits, adopt=adopt)
 
     try:
         acquire(routing)
@@ -94,8 +103,25 @@ def _prepare(
         routing = _keep_writers(routing, before, packing, plan.table, progress.planned, e)
         routed = apply_routing(rows, routing, packing)
         acquire(routing)
+    checkpoint.check_unchanged(plan.table)  # by a driver that took a lease because this one was cut off
     checkpoint.store(attrs.evolve(manifest, routing=routing))
     return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease)
+
+
+@contextmanager
+def _hold_former_prefixes(plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> Iterator[None]:
+    """Hold the leases of other prefixes that the query had before, while the body runs.
+
+    So two starts of the query wait for each other, whatever prefixes they have.
+    """
+    assert plan.transactions is not None
+    manifest, own = checkpoint.manifest, plan.transactions.prefix
+    former = set() if manifest is None else manifest.list_prefixes(checkpoint.location) - {own}
+    with ExitStack() as stack:
+        for prefix in sorted(former):
+            wait_for_previous_query(plan, cluster, prefix)
+            stack.callback(acquire_prefix_lease(plan, cluster, prefix).release)
+        yield
 
 
 def _choose_routing(
@@ -204,7 +230,8 @@ def start_stream(
     wait_for_previous_query(plan, cluster)
     lease = acquire_prefix_lease(plan, cluster)
     try:
-        prepared = _prepare(rows, plan, cluster, checkpoint, lease, adopt=adopt)
+        with _hold_former_prefixes(plan, cluster, checkpoint):
+            prepared = _prepare(rows, plan, cluster, checkpoint, lease, adopt=adopt)
         if plan.transactions.staged:
             writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting)
         else:

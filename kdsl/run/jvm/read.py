@@ -48,6 +48,7 @@ def records(
     name: str = "",
     source: str | None = None,
     whole: bool = False,
+    more: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
@@ -65,6 +66,7 @@ def records(
         name: The observation that counts the records that the header filter drops; empty for none.
         source: The name of a stream's source in checkpoints; None for none.
         whole: Whether each partition is read by one task, also if that leaves fewer tasks than declared.
+        more: Further options, by which the sources of a query are distinguished.
 
     Returns:
         The records, and the id of each topic as it was planned.
@@ -87,7 +89,7 @@ def records(
     reader = (spark.readStream if streaming else spark.read).format(FORMAT)
     if source is not None:
         reader = cast("DataStreamReader", reader).name(source)
-    df = reader.options(**options, **planned.options).load()
+    df = reader.options(**options, **planned.options, **(more or {})).load()
     if planned.stop:
         df = df.where(before(planned.stop))
     if plan.headers:

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import Any
 
 import attrs
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
@@ -25,8 +25,8 @@ from kdsl.run.admin import errors
 from kdsl.run.admin.admin_client import weak_callback
 from kdsl.run.admin.errors import RETRIABLE
 from kdsl.run.librdkafka.client_pool import ClientPool
-from kdsl.run.librdkafka.headers import HeaderReader
-from kdsl.run.librdkafka.messages import Headers, RecordId
+from kdsl.run.librdkafka.consumer_client import ConsumerClient
+from kdsl.run.librdkafka.message_batch import MessageBatch
 from kdsl.run.metrics.statistics import client_metrics
 from kdsl.run.offsets.stored import Range
 
@@ -116,7 +116,6 @@ class PooledConsumer:
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory only, as long as the consumer.
         servers: The cluster's bootstrap servers, for error messages.
-        create: Creates the client from its settings.
 
     Attributes:
         servers: The cluster's bootstrap servers.
@@ -124,7 +123,6 @@ class PooledConsumer:
         client_id: Its client id.
         pool_key: The key under which it is pooled; None if it was not borrowed.
         login_settling: How many seconds without a message make a refused login final.
-        consume: The client's own method, which returns messages.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
@@ -137,35 +135,42 @@ class PooledConsumer:
         self._refused_at = 0.0
         self.client_id: str = settings.get("client.id", "")
         self._statistics: dict[str, float] | None = None
-        self._header_reader: HeaderReader | None = None
-        own: dict[str, Any] = {"error_cb": weak_callback(self.note_error), "enable.partition.eof": True}
-        if int(settings.get("statistics.interval.ms", 0)):
-            own["stats_cb"] = weak_callback(self._on_statistics)
-        self._settings = {**settings, **own}
+        self._settings = {**settings, "enable.partition.eof": "true"}
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, set `consume`, and forget an earlier client without closing it."""
-        self._consumer = Consumer(self._settings)
-        self.consume = self._consumer.consume
+        """Create the client, and forget an earlier client without closing it."""
+        callbacks = weak_callback(self.note_error), weak_callback(self._on_statistics)
+        self._client = ConsumerClient(self._settings, *callbacks)
         self._used = False
+
+    def consume(self, most: int, seconds: float) -> MessageBatch:
+        """Take at most ``most`` messages, and wait ``seconds`` for them; the client's errors are noted before.
+
+        A KafkaException says that the client has failed.
+        """
+        return self._client.consume(most, seconds)
 
     def assign(self, ranges: Sequence[Range]) -> None:
         """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors."""
         if self._used:  # errors that arrived since the last task are outdated
-            self._consumer.unassign()
+            self._client.unassign()
             with suppress(KafkaException):
-                self._consumer.consume(1_000, 0)
+                self._client.discard_fetched()
         self._used = True
         self.last_error = self._topic_error = self._refused = None
-        self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
+        self._client.assign((r.topic, r.partition, r.start) for r in ranges)
+
+    def release(self, ranges: Sequence[Range]) -> None:
+        """Stop fetching the partitions of some ranges of the present assignment, and discard what was fetched."""
+        self._client.release((r.topic, r.partition) for r in ranges)
 
     def reconnect(self, ranges: Sequence[Range]) -> None:
         """Start fetching as `assign` does, with a new client; close the old one in a thread.
 
         `last_error` is kept, and `lasting_error` is forgotten.
         """
-        last, old = self.last_error, self._consumer
+        last, old = self.last_error, self._client
         self._connect()
         # The reason why a client does not fetch may also prevent it from closing.
         Thread(target=old.close, name="kdsl abandoned consumer", daemon=True).start()
@@ -174,7 +179,7 @@ class PooledConsumer:
 
     def pause(self) -> None:
         """Stop fetching until the next assignment."""
-        self._consumer.unassign()
+        self._client.unassign()
 
     @property
     def lasting_error(self) -> KafkaError | None:
@@ -208,11 +213,8 @@ class PooledConsumer:
             self._refused = None
 
     def close(self) -> None:
-        """Close the consumer for good, and the client that has read headers, and end their threads."""
-        if self._header_reader is not None:
-            self._header_reader.close()
-            self._header_reader = None
-        self._consumer.close()
+        """Close the consumer for good, and end its threads."""
+        self._client.close()
 
     def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
         """Fetch the offset of the first record in the partition of each range; errors as in `latest`."""
@@ -222,39 +224,24 @@ class PooledConsumer:
         """Fetch the offset after the last record in the partition of each range."""
         return self._ask_for_offsets(ranges, OFFSET_END, seconds)
 
-    def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
-        """Read some records again from the brokers for their headers, and return these in the records' order.
-
-        Invalid bytes in names become U+FFFD. The first call creates another client for this
-        (`kdsl.run.librdkafka.headers`), which `close` closes.
-
-        Args:
-            records: The records.
-            table: The table's name, for error messages.
-            seconds: How long to wait without receiving a message.
-        """
-        if self._header_reader is None:
-            self._header_reader = HeaderReader(self._settings, self.servers)
-        return self._header_reader.read(records, table, seconds)
-
     def _ask_for_offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
         """Ask the leaders for the offset of a mark (`OFFSET_BEGINNING` or `OFFSET_END`) in each range's partition."""
         # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
-        wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
+        wanted = [(r.topic, r.partition, mark) for r in ranges]
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
             unknown: list[tuple[Range, KafkaError | None]]
             try:
-                partitions = self._consumer.offsets_for_times(wanted, max(0.1, timeout))
+                answers = self._client.offsets_for_times(wanted, max(0.1, timeout))
             except KafkaException as e:
                 unknown = [(r, errors.kafka_error(e)) for r in ranges]
             else:
                 # A leader that hangs leaves its partitions without an offset, beside those of other leaders.
-                answers = zip(ranges, partitions, strict=True)
-                unknown = [(r, p.error) for r, p in answers if p.error is not None or p.offset < 0]
+                of_each = zip(ranges, answers, strict=True)
+                unknown = [(r, a.error) for r, a in of_each if a.error is not None or a.offset < 0]
                 if not unknown:
-                    return [p.offset for p in partitions], []
+                    return [a.offset for a in answers], []
             gone = self._learn_leaders([r for r, _ in unknown], deadline)
             for r, error in unknown:
                 # A request that waits for a connection whose login was cut off fails as if the login was refused.
@@ -290,7 +277,7 @@ class PooledConsumer:
         for topic in {r.topic for r in ranges}:
             timeout = min(_LEADER_TIMEOUT, max(0.5, deadline.remaining))
             try:
-                present = self._consumer.list_topics(topic, timeout=timeout).topics[topic].partitions
+                present = self._client.partitions_of(topic, timeout)
             except KafkaException:  # no broker answers, so no partition is known to be missing
                 return set()
             missing -= {(topic, partition) for partition in present}
@@ -301,7 +288,7 @@ class PooledConsumer:
         statistics, self._statistics = self._statistics, None
         return statistics
 
-    def _on_statistics(self, text: str) -> None:
+    def _on_statistics(self, text: bytes) -> None:
         """Store the metrics of the client's statistics, in place of the previous ones."""
         self._statistics = client_metrics(text)
 

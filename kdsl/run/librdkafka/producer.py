@@ -24,6 +24,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
 from kdsl.run import ffi as n
+from kdsl.run.librdkafka.client_events import handle_events, read_error, read_fatal_error, topic_metadata
 from kdsl.run.librdkafka.write_failures import Failure
 from kdsl.run.metrics.statistics import client_metrics
 from kdsl.types.arrays import Indices
@@ -186,18 +187,13 @@ class Producer:
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
         """Request a topic's metadata once, store its number of partitions, and return the error code, 0 for none."""
-        metadata = ctypes.POINTER(n.Metadata)()
-        handle = self._topic(topic)
-        code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(metadata), milliseconds)
-        if code:
-            return code
-        try:
-            if not metadata.contents.topic_cnt:
+        with topic_metadata(self._lib, self._handle, self._topic(topic), milliseconds) as (code, metadata):
+            if code:
+                return code
+            if metadata is None:
                 return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
-            self.partition_counts[topic] = int(metadata.contents.topics[0].partition_cnt)
-            return int(metadata.contents.topics[0].err)
-        finally:
-            self._lib.rd_kafka_metadata_destroy(metadata)
+            self.partition_counts[topic] = int(metadata.partition_cnt)
+            return int(metadata.err)
 
     def send(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
         """Put records into the queue in their order, waiting while it is full. Failures are counted, not raised.
@@ -343,12 +339,7 @@ class Producer:
 
     def poll(self, milliseconds: int = 0) -> None:
         """Handle all of librdkafka's queued events; wait at most ``milliseconds`` for the first one."""
-        while event := self._lib.rd_kafka_queue_poll(self._queue, milliseconds):
-            try:
-                self._handle_event(event)
-            finally:
-                self._lib.rd_kafka_event_destroy(event)
-            milliseconds = 0
+        handle_events(self._lib, self._queue, self._handle_event, milliseconds)
 
     def _handle_event(self, event: int) -> None:
         """Handle an event of librdkafka: store failed deliveries, statistics and the last error; write its log."""
@@ -372,10 +363,9 @@ class Producer:
             case n.EVENT_STATS:
                 self._statistics = client_metrics(self._lib.rd_kafka_event_stats(event))
             case n.EVENT_ERROR:
-                self.last_error = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
-                if self._lib.rd_kafka_event_error(event) == n.FATAL:
-                    code, text = self._fatal_error()
-                    raise ProducerError(f"the producer has failed for good: {text}", code)
+                code, self.last_error, fatal = read_error(self._lib, self._handle, event)
+                if fatal:
+                    raise ProducerError(f"the producer has failed for good: {self.last_error}", code)
 
     def _note_offset(self, event: int) -> None:
         """Store the offset of the last record of an event, whose records were acknowledged together."""
@@ -387,14 +377,9 @@ class Producer:
         partition = (self._lib.rd_kafka_topic_name(last.rkt).decode(), int(last.partition))
         self.offsets[partition] = max(int(last.offset), self.offsets.get(partition, -1))
 
-    def _fatal_error(self) -> tuple[int, str]:
-        """Return the code and message of the producer's fatal error; the code is 0 if there is none."""
-        text = ctypes.create_string_buffer(512)
-        return self._lib.rd_kafka_fatal_error(self._handle, text, len(text)), text.value.decode(errors="replace")
-
     def _cause_of(self, code: int) -> int:
         """Return the code of the producer's fatal error if ``code`` says that a record was discarded; else ``code``."""
-        return (self._fatal_error()[0] or code) if code in _DISCARDED else code
+        return (read_fatal_error(self._lib, self._handle)[0] or code) if code in _DISCARDED else code
 
     def take_statistics(self) -> dict[str, float] | None:
         """Return the client's latest statistics and forget them; None if there are none since the last call."""

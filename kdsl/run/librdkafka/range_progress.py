@@ -1,16 +1,13 @@
-"""How far a task has read each of its offset ranges: which messages belong to them, and what remains."""
+"""How far a task has read each of its offset ranges: which records belong to them, and what remains."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import compress
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 
-from kdsl.run.librdkafka.messages import Messages, collect_integers, offset_of
+from kdsl.run.librdkafka.message_batch import Event, Records
 from kdsl.run.offsets.stored import Range
 
 
@@ -24,13 +21,14 @@ class RangeProgress:
         self._ends = np.array([r.end for r in ranges], dtype=np.int64)
         self._positions = self._starts.copy()
         self._gaps = np.zeros(len(ranges), dtype=bool)
+        self._fetched = np.ones(len(ranges), dtype=bool)
         self._topics = pa.array([r.topic for r in ranges], pa.string())
         self._partitions = np.array([r.partition for r in ranges], dtype=np.int32)
         self._arrived = np.empty(0, dtype=np.int64)
 
-    def index_of(self, message: Message[bytes, bytes]) -> int | None:
-        """Return the index of the range of a message's topic partition; None if there is none."""
-        return self._index.get((message.topic(), message.partition()))  # type: ignore[arg-type]
+    def index_of(self, event: Event) -> int | None:
+        """Return the index of the range of an event's topic partition; None if there is none."""
+        return self._index.get((event.topic or "", event.partition))
 
     def count_remaining(self) -> int:
         """Return how many offsets of all ranges together have not been read."""
@@ -54,65 +52,70 @@ class RangeProgress:
         """Return the parts of all ranges that have not been read."""
         return [self.remaining_range(int(i)) for i in np.flatnonzero(self._positions < self._ends)]
 
+    def take_finished(self) -> list[Range]:
+        """Return the ranges that have been read to their ends since the last call, if others have not."""
+        finished = self._fetched & (self._positions >= self._ends)
+        if not finished.any() or not self.count_remaining():
+            return []
+        self._fetched &= ~finished
+        return [self.ranges[int(i)] for i in np.flatnonzero(finished)]
+
     def gaps(self) -> list[Range]:
         """Return the ranges, each as a whole, whose first record was missing when they were read."""
         return [self.ranges[int(i)] for i in np.flatnonzero(self._gaps)]
 
-    def advance(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Select the messages that have not been read and belong to the ranges, and move the progress past them.
+    def advance(self, records: Records) -> tuple[Records, tuple[pa.Array, pa.Array, pa.Array]]:
+        """Select the records that have not been read and belong to the ranges, and move the progress past them.
 
-        A range has been read when a message at or beyond its end has arrived. Missing first records are noted (`gaps`).
+        A range has been read when a record at or beyond its end has arrived. Missing first records are noted (`gaps`).
 
         Args:
-            messages: At least one message, those of each partition in the order of their offsets.
+            records: At least one record, those of each partition in the order of their offsets.
 
         Returns:
-            The selected messages (perhaps the given list itself), and their topics, partitions and offsets as columns.
+            The selected records (perhaps the given ones), and their topics, partitions and offsets as columns.
         """
-        return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
+        return self._advance_one(records) if len(self.ranges) == 1 else self._advance_several(records)
 
-    def last_of_each(self, messages: Messages) -> list[tuple[Range, Message[bytes, bytes]]]:
-        """Return the ranges of the messages that `advance` has just selected, each with its last message."""
+    def last_of_each(self, records: Records) -> tuple[list[Range], list[int]]:
+        """Return the ranges of the records that `advance` has just selected, and the indices of their last records."""
         if len(self.ranges) == 1:
-            return [(self.ranges[0], messages[-1])]
+            return [self.ranges[0]], [len(records) - 1]
         last = np.full(len(self.ranges), -1)
-        last[self._arrived] = np.arange(len(messages))  # numpy assigns the last value of a repeated index
-        return [(self.ranges[int(i)], messages[int(last[i])]) for i in np.flatnonzero(last >= 0)]
+        last[self._arrived] = np.arange(len(records))  # numpy assigns the last value of a repeated index
+        present = np.flatnonzero(last >= 0)
+        return [self.ranges[int(i)] for i in present], last[present].tolist()
 
-    def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Select the unread messages of the only range, and move its progress past them, as `advance` does.
+    def _advance_one(self, records: Records) -> tuple[Records, tuple[pa.Array, pa.Array, pa.Array]]:
+        """Select the unread records of the only range, and move its progress past them, as `advance` does.
 
         Return them with their topics, partitions and offsets; note a missing first record. There is at least one
-        message, and all are of the range's topic partition.
+        record, and all are of the range's topic partition.
         """
         position, end = int(self._positions[0]), int(self._ends[0])
-        if offset_of(messages[0]) < position or offset_of(messages[-1]) >= end:
-            low = bisect_left(messages, position, key=offset_of)
-            high = bisect_left(messages, end, key=offset_of)
-            position, messages = (end if high < len(messages) else position), messages[low:high]
-        if messages:
-            first, last = offset_of(messages[0]), offset_of(messages[-1])
-            self._gaps[0] |= self._positions[0] == self._starts[0] < first
-            position = max(position, last + 1)
-            consecutive = last - first + 1 == len(messages)
-            offsets = np.arange(first, last + 1) if consecutive else collect_integers(Message.offset, messages)
+        offsets = records.offsets
+        if offsets[0] < position or offsets[-1] >= end:
+            low, high = np.searchsorted(offsets, [position, end]).tolist()
+            position, records = (end if high < len(records) else position), records.select(slice(low, high))
+            offsets = records.offsets
+        if len(records):
+            self._gaps[0] |= self._positions[0] == self._starts[0] < offsets[0]
+            position = max(position, int(offsets[-1]) + 1)
         else:
-            offsets = np.empty(0, dtype=np.int64)
             self._gaps[0] |= position > self._positions[0] == self._starts[0]
         self._positions[0] = position
-        count = len(messages)
+        count = len(records)
         topic = pa.repeat(self._topics[0], count)
-        return messages, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
+        return records, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
 
-    def _advance_several(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Select the unread messages of several ranges, and move their progress past them, as `advance` does.
+    def _advance_several(self, records: Records) -> tuple[Records, tuple[pa.Array, pa.Array, pa.Array]]:
+        """Select the unread records of several ranges, and move their progress past them, as `advance` does.
 
         Return them with their topics, partitions and offsets; note missing first records.
         """
-        count = len(messages)
-        partitions = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
-        index = np.fromiter((self._index.get(p, -1) for p in partitions), np.int64, count)  # type: ignore[arg-type]
-        offsets = collect_integers(Message.offset, messages)
+        partitions, lengths = records.partition_runs()
+        index = np.repeat(np.array([self._index.get(p, -1) for p in partitions], np.int64), lengths)
+        offsets = records.offsets
         wanted = (index >= 0) & (offsets >= self._positions[index]) & (offsets < self._ends[index])
         reached = np.zeros(len(self.ranges), dtype=bool)
         reached[index[index >= 0]] = True
@@ -122,6 +125,6 @@ class RangeProgress:
         self._gaps |= reached & (self._positions == self._starts) & (first > self._starts)
         self._positions = np.maximum(self._positions, np.minimum(last + 1, self._ends))
         if not wanted.all():
-            messages, index, offsets = list(compress(messages, wanted)), index[wanted], offsets[wanted]
+            records, index, offsets = records.select(wanted), index[wanted], offsets[wanted]
         self._arrived = index
-        return messages, (self._topics.take(pa.array(index)), pa.array(self._partitions[index]), pa.array(offsets))
+        return records, (self._topics.take(pa.array(index)), pa.array(self._partitions[index]), pa.array(offsets))

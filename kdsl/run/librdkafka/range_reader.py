@@ -13,7 +13,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
+from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer, borrow_consumer, choose_size, discard, return_consumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.topic_check import TopicCheck
 from kdsl.run.librdkafka.truncation import EpochCheck
@@ -43,6 +43,28 @@ class RangeReader:
         return self.check.decode(self.fetcher.read(self._ranges), decode)
 
 
+@contextmanager
+def open_fetcher(
+    plan: ReadPlan, cluster: Cluster, needs: Collection[str], *, name: str, large: bool = False
+) -> Iterator[Fetcher]:
+    """Create a consumer for the body, which looks at records in this process, and close it at the end.
+
+    Args:
+        plan: The read.
+        cluster: The cluster of the table.
+        needs: The needed fields of a raw batch.
+        name: The client id, and the group id if the plan has none.
+        large: Whether whole topics are read.
+    """
+    size = SIZES[-1 if large else 0]
+    settings = cluster.consumer({"client.id": name, "group.id": plan.group_id or name, **size.settings})
+    consumer = PooledConsumer(settings, cluster.bootstrap_servers)
+    try:
+        yield Fetcher(consumer, plan.table, needs, cluster.kdsl_settings.api_timeout_ms / 1000)
+    finally:
+        consumer.close()
+
+
 def client_names(plan: ReadPlan, cluster: Cluster, ranges: Sequence[Range]) -> dict[str, str]:
     """Return the default client id and group id of the consumer of some ranges, at least one."""
     size = choose_size(max(map(len, ranges)))
@@ -63,6 +85,7 @@ def open_ranges(
     epochs: Mapping[TopicPartition, int],
     *,
     statistics: bool = False,
+    keeps_rows: bool = False,
 ) -> Iterator[RangeReader]:
     """Lend a consumer to the body that reads some ranges.
 
@@ -77,6 +100,7 @@ def open_ranges(
         ids: The planned id of each topic.
         epochs: The epochs of the leaders that reported the ends of the ranges.
         statistics: Whether the client emits statistics.
+        keeps_rows: Whether the task has states of the partitions.
     """
     names = client_names(plan, cluster, ranges)
     own = {"statistics.interval.ms": str(INTERVAL)} if statistics else {}
@@ -84,7 +108,6 @@ def open_ranges(
     fetcher = Fetcher(consumer, plan.table, needs, cluster.kdsl_settings.api_timeout_ms / 1000)
     check = TopicCheck(cluster, cluster_key, plan.table, ids)
     fetcher.on_short_log = check.verify
-    keeps_rows = plan.upserts is not None and plan.upserts.by_partition
     fetcher.epochs = EpochCheck(cluster, plan.table, names["group.id"], epochs, keeps_rows=keeps_rows)
     try:
         yield RangeReader(fetcher, consumer, check, ranges)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from kdsl.run.librdkafka.options import (
     read_options,
 )
 from kdsl.run.librdkafka.range_reader import RangeReader, client_names, open_ranges
-from kdsl.run.librdkafka.task_output import TaskOutput, create_task_output, source_row
+from kdsl.run.librdkafka.task_output import TaskOutput, choose_fields, create_task_output, source_row
 from kdsl.run.librdkafka.topic_ids import TopicIds
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
@@ -42,9 +42,9 @@ from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.registry import registry_of
+from kdsl.run.state_files.find import find_files
 from kdsl.run.task_functions import read_function
-from kdsl.run.upsert.partition_changes import StateSteps
-from kdsl.run.upsert.state_folder import state_folder
+from kdsl.run.upsert.steps import PartitionSteps, ShardStep
 from kdsl.spark_internals.sources import (
     InputPartition,
 )
@@ -69,7 +69,7 @@ class Task(InputPartition):
         ids: The topic ids when the offsets were planned; only those of the task's topics are kept.
         epochs: The epochs of the leaders that reported the ends of the planned ranges; only those of the task's
             partitions are kept.
-        steps: What the task does with the states of its partitions; None if they have none.
+        steps: What the task does with states; None if it has none.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Task(InputPartition):
         ranges: Sequence[Range],
         ids: Mapping[str, str],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
-        steps: StateSteps | None = None,
+        steps: PartitionSteps | ShardStep | None = None,
     ) -> None:
         super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
         self.steps = steps
@@ -147,6 +147,7 @@ def read_task(options: OptionItems, task: InputPartition, *, batch: bool = False
         return
     keep_freed_memory()
     decoder = _decoder(options)
+    fields = choose_fields(decoder, plan, task.steps)
     reports = METRICS in dict(options)
     reports_client = reports and cluster.kdsl_settings.register_consumer_metrics
     with (
@@ -154,13 +155,14 @@ def read_task(options: OptionItems, task: InputPartition, *, batch: bool = False
             plan,
             cluster,
             str(options),
-            decoder.needs,
+            fields,
             task.ranges,
             task.ids,
             task.epochs,
             statistics=reports_client,
+            keeps_rows=isinstance(task.steps, PartitionSteps),
         ) as reader,
-        _dead_letters(options, task, decoder, batch=batch),
+        _dead_letters(options, task, decoder, fields, batch=batch),
     ):
         if reports:
             yield from _read_with_reports(reader, task, options, reports_client=reports_client)
@@ -172,19 +174,19 @@ def read_task(options: OptionItems, task: InputPartition, *, batch: bool = False
 
 
 def _create_output(options: OptionItems, task: Task) -> TaskOutput:
-    """Create the output of a task, with the function of the option `REPORT` if there is one.
-
-    The folders of the states of its partitions are created if they are missing.
-    """
-    plan, _ = read_plan_and_cluster(options)
-    folder = None if task.steps is None or not task.steps.id else state_folder(plan.table)
+    """Create the output of a task, with the function of the option `REPORT` if there is one."""
+    plan, cluster = read_plan_and_cluster(options)
+    location = None if plan.upserts is None else plan.upserts.location
+    open_files = None if task.steps is None or not task.steps.id else partial(find_files, plan.table, location)
     text = dict(options).get(REPORT)
     report = None if text is None else read_function(text)
-    return create_task_output(_decoder(options), plan, task.steps, folder, report)
+    return create_task_output(_decoder(options), plan, task.steps, open_files, report, registry_of(cluster, plan))
 
 
 @contextmanager
-def _dead_letters(options: OptionItems, task: Task, decoder: RecordDecoder, *, batch: bool) -> Iterator[None]:
+def _dead_letters(
+    options: OptionItems, task: Task, decoder: RecordDecoder, fields: frozenset[str], *, batch: bool
+) -> Iterator[None]:
     """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
 
     When the body has succeeded, all letters are acknowledged. Those of a ``batch`` are only counted, unless the table
@@ -197,7 +199,7 @@ def _dead_letters(options: OptionItems, task: Task, decoder: RecordDecoder, *, b
         return
     assert plan.dead_letters is not None
     timeout, names = cluster.kdsl_settings.api_timeout_ms / 1000, client_names(plan, cluster, task.ranges)
-    read_again = None if decoder.needs >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
+    read_again = None if fields >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
     accumulator = dict(options).get(LETTERS_ACCUMULATOR)
     letters = LetterWriter(
         plan,

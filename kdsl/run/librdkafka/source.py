@@ -27,6 +27,7 @@ from kdsl.run.librdkafka.read_task import (
     reports_on_rows,
     row_schema,
 )
+from kdsl.run.librdkafka.state_plans import create_state, plan_steps, steps_of
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_output import source_row
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
@@ -34,7 +35,6 @@ from kdsl.run.metrics.source_reports import OPTION as METRICS
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import check_batches
-from kdsl.run.upsert.partition_changes import StateSteps
 from kdsl.spark_internals.sources import (
     DataSourceReader,
     DataSourceStreamReader,
@@ -73,26 +73,6 @@ def _packing(options: OptionItems) -> Packing:
     return choose_packing(max_tasks(dict(options), plan), whole=whole)
 
 
-def _state_steps(
-    begin: Offsets, stop: Offsets, tasks: Sequence[Sequence[Range]]
-) -> list[tuple[tuple[int, int | None, int], ...]]:
-    """Return the steps of each task in the states of its partitions (`StateSteps`).
-
-    The states of partitions that move without a range are carried forward by the tasks in turn; if there are no tasks,
-    by a further one.
-    """
-    start = {} if begin.initial else begin.positions
-    moved = {
-        partition: (partition[1], start.get(partition), end)
-        for partition, end in sorted(stop.positions.items())
-        if start.get(partition) != end
-    }
-    steps = [[moved.pop((r.topic, r.partition)) for r in task] for task in tasks] or [[]]
-    for i, step in enumerate(moved.values()):
-        steps[i % len(steps)].append(step)
-    return [tuple(of) for of in steps if of]
-
-
 class _TaskReader:
     """The part of a reader that tasks use, which Spark pickles into each of them."""
 
@@ -122,19 +102,20 @@ class BatchReader(_TaskReader, DataSourceReader):
 
         Offsets initializers are called.
         """
-        subscription = Subscription(*read_plan_and_cluster(self._options))
+        plan, cluster = read_plan_and_cluster(self._options)
+        subscription = Subscription(plan, cluster)
         topics = subscription.topics()
         begin, stop = subscription.span(topics, batch=True)
         ranges = [Range(*partition, begin.offsets[partition], end) for partition, end in stop.items()]
         ids = {name: topic.id for name, topic in topics.items()}
         packed = pack(ranges, _packing(self._options))
-        upserts = read_plan_and_cluster(self._options)[0].upserts
-        if upserts is None or not upserts.by_partition:
+        if plan.upserts is None or not plan.upserts.by_partition:
             return [Task(task, ids, begin.epochs) for task in packed]
-        (topic,) = topics.values()  # planning refuses several topics
+        state = create_state(plan, cluster, topics, None)
+        assert state is not None
         steps = (tuple((r.partition, None, r.end) for r in task) for task in packed)
         return [
-            Task(task, ids, begin.epochs, StateSteps("", topic.partitions, of))
+            Task(task, ids, begin.epochs, steps_of(state, of, stores=False))
             for task, of in zip(packed, steps, strict=True)
         ]
 
@@ -215,13 +196,9 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
-        if stop.state is None or begin == stop:
-            return [Task(task, stop.ids, stop.epochs) for task in clipped]
-        steps = _state_steps(begin, stop, packed)
-        tasks = [*clipped, *([()] * (len(steps) - len(clipped)))]
+        plan, _ = read_plan_and_cluster(self._options)
         return [
-            Task(task, stop.ids, stop.epochs, StateSteps(stop.state.id, stop.state.partitions, of, stop.state.time))
-            for task, of in zip(tasks, steps, strict=True)
+            Task(task, stop.ids, stop.epochs, steps) for task, steps in plan_steps(plan, begin, stop, packed, clipped)
         ]
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -35,20 +35,30 @@ def check_state_mode(plan: ReadPlan, compared: bool) -> None:
 
 
 def check_state_place(plan: ReadPlan, state: StateFolder | None) -> None:
-    """Check that the checkpoint keeps the last row of each key where the plan does.
+    """Check that the checkpoint keeps the last row of each key as the plan says.
 
     Args:
         plan: What is read.
-        state: The state by topic partition of the checkpoint; None if it has none.
+        state: The states of the checkpoint; None if it has none.
     """
-    by_partition = plan.upserts is not None and plan.upserts.by_partition
-    if by_partition == (state is not None):
+    upserts = plan.upserts
+    keeps = upserts is not None and upserts.images
+    new = "start with a new checkpoint, which reads the topic from its beginning"
+    if not keeps and state is not None:
+        raise KdslError(
+            f"{plan.table}: the checkpoint keeps the last row of each key, but the table declares a read without rows "
+            f"before updates (changelog='upsert', 'scan.changelog.mode' = 'upsert'); undo the change, or {new}"
+        )
+    if upserts is None or not keeps:
         return
-    option, places = "changelog_state ('scan.changelog.state')", ("buckets", "partition")
-    was, now = places if by_partition else places[::-1]
-    if not by_partition and (plan.upserts is None or not plan.upserts.images):
-        now = "a read without before-images"
-    raise KdslError(
-        f"{plan.table}: the checkpoint keeps the last row of each key by {option} = {was!r}, and the table declares "
-        f"{now}; declare {was!r}, or start with a new checkpoint, which reads the topic from its beginning"
-    )
+    if state is None:
+        raise KdslError(
+            f"{plan.table}: the table keeps the last row of each key, but the checkpoint has no such rows: it is "
+            f"that of another read, or another version of kdsl has written it; undo the change, or {new}"
+        )
+    if upserts.state == "partition" and state.routing == "key":
+        raise KdslError(
+            f"{plan.table}: the checkpoint finds the last row of each key by key, and the table declares "
+            "changelog_state='partition' ('scan.changelog.state' = 'partition'), to which a checkpoint cannot return; "
+            f"declare 'key' or 'auto', or {new}"
+        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -17,19 +16,25 @@ import attrs
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
-from kdsl.errors import KdslError, OffsetError, TopicMissingError, pluralize
+from kdsl.errors import OffsetError, TopicMissingError, pluralize
 from kdsl.plan.model import ReadPlan
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import ClusterAdmin, Topic
 from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
 from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place, uses_state
+from kdsl.run.librdkafka.state_plans import (
+    advance_state,
+    choose_state_packing,
+    create_state,
+    warn_of_shape,
+)
 from kdsl.run.librdkafka.truncation import TruncationSearch
 from kdsl.run.listeners.reads import read_id
 from kdsl.run.offsets.ends import Ends, read_ends
 from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
-from kdsl.run.offsets.stored import Offsets, Packing, Range, StateFolder
+from kdsl.run.offsets.stored import Offsets, Packing, Range
 from kdsl.run.offsets.subscription import Subscription, log, warn_of_unread
-from kdsl.run.upsert.partition_changes import BUCKETS
+from kdsl.run.upsert.steps import choose_shards
 
 LOG_HELD_AFTER = 60.0
 """After how many seconds a transaction that holds back a partition is logged."""
@@ -86,17 +91,17 @@ class Stream:
         self._subscription = Subscription(plan, cluster, admin)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
-        self._by_partition = plan.upserts is not None and plan.upserts.by_partition
         self._admin = self._subscription.admin
         self._start_checked = False
         self._end_reported = False
         self._open_transactions: dict[TopicPartition, tuple[int, int]] = {}
         self._transactions_checked_at = time.monotonic()
         self._discovered_at: float | None = None
+        self._partitions = 0
         self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
         self._skipped: dict[TopicPartition, int] = {}
-        self._truncations = TruncationSearch(plan, cluster, self._subscription.reset, keeps_rows=self._by_partition)
+        self._truncations = TruncationSearch(plan, cluster, self._subscription.reset)
         self._caught_up_time = 0
         self._high: Mapping[TopicPartition, int] = {}
         self.latest: Offsets | None = None
@@ -118,23 +123,9 @@ class Stream:
             stop=stop,
             initial=True,
             compared=self._compared,
-            state=self._new_state(topics),
+            state=create_state(self._plan, self._cluster, topics, self._packing),
             epochs={partition: begin.epochs[partition] for partition in begin.offsets if partition in begin.epochs},
         )
-
-    def _new_state(self, topics: Mapping[str, Topic]) -> StateFolder | None:
-        """Return a new folder for the last rows of keys by topic partition; None if they are not kept so."""
-        if not self._by_partition:
-            return None
-        (topic,) = topics.values()  # planning refuses several topics
-        return StateFolder(uuid.uuid4().hex, topic.partitions)
-
-    def _time_state(self, state: StateFolder | None) -> StateFolder | None:
-        """Return the state with the present time, by which its rows expire; unchanged if they do not."""
-        upserts = self._plan.upserts
-        if state is None or upserts is None or upserts.ttl is None:
-            return state
-        return attrs.evolve(state, time=time.time_ns() // 1_000_000)
 
     def freeze_ends(self) -> None:
         """Store the present ends of all partitions: no record that is written later is read (``availableNow``)."""
@@ -149,6 +140,8 @@ class Stream:
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
         that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
         """
+        if not self._start_checked:
+            warn_of_shape(self._plan, start.state)
         self._warn_of_changed_start(start)
         check_state_mode(self._plan, start.compared)
         check_state_place(self._plan, start.state)
@@ -166,13 +159,12 @@ class Stream:
         reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
         news = any(ends[partition] != offset for partition, offset in unread.items())
         topics = self._discover(current, news=news, reached=reached)
-        truncated = self._truncations.find_and_log(unread, current.epochs, current_ends)
+        by_partition = start.state is not None and start.state.routing == "partition"
+        truncated = self._truncations.find_and_log(unread, current.epochs, current_ends, keeps_rows=by_partition)
         if truncated:
             current = attrs.evolve(current, positions={**current.positions, **truncated})
         begin = self._skip_gaps(current, {p: current.positions[p] for p in unread}, current_ends)
         added = self._find_new_partitions(current, topics)
-        if start.state is not None and added:
-            raise self._explain_more_partitions(start.state, topics)
         ends_of_added = self._subscription.read_ends(added, added)
         ends |= ends_of_added.offsets
         stop = {**stop, **(self._find_stops(added) if stop else {})}
@@ -193,7 +185,9 @@ class Stream:
             self._warn_of_unread(end)
         if end == start.positions and lost == dict(start.lost) and not start.initial and current is start:
             must_report = at_end and not reported and self._frozen_ends is None
-            self._planned = attrs.evolve(start, begin={}, again=start.again + 1) if must_report else start
+            # The read has another id if its group or its brokers were renamed, and its observers know only that one.
+            ended = attrs.evolve(start, begin={}, again=start.again + 1, read=self._read)
+            self._planned = ended if must_report else start
             return self._planned
         moved = {
             partition: offset
@@ -201,6 +195,8 @@ class Stream:
             if start.initial or start.positions.get(partition) != offset
         }
         self._skipped = {}
+        shards = choose_shards(self._packing.tasks if self._packing else 1)
+        state = advance_state(self._plan, current, end, shards, partitions=self._partitions)
         epochs = dict(start.epochs)
         for partition, epoch in (*current_ends.epochs.items(), *ends_of_added.epochs.items()):
             epochs[partition] = max(epoch, epochs.get(partition, epoch))
@@ -213,9 +209,9 @@ class Stream:
             self._read,
             stop,
             again=start.again,
-            packing=self._packing,
+            packing=choose_state_packing(self._packing, state),
             compared=self._compared,
-            state=self._time_state(current.state),
+            state=state,
             epochs={partition: epoch for partition, epoch in epochs.items() if partition in end},
         )
         return self._planned
@@ -235,7 +231,8 @@ class Stream:
         starts = {(r.topic, r.partition): r.start for r in ranges}
         stops = {(r.topic, r.partition): r.end for r in ranges}
         ends = read_ends(self._admin, starts, committed=False, known=stops)
-        truncations = self._truncations.find(stops, end.epochs, ends)
+        by_partition = end.state is not None and end.state.routing == "partition"
+        truncations = self._truncations.find_and_log(stops, end.epochs, ends, keeps_rows=by_partition, planned=True)
         if truncations:
             stops = {p: min(at, truncations.get(p, at)) for p, at in stops.items()}
             starts = {p: min(at, stops[p]) for p, at in starts.items()}
@@ -253,15 +250,6 @@ class Stream:
             for r in ranges
         )
         return tuple(r for r in remaining if len(r) > 0)
-
-    def _explain_more_partitions(self, state: StateFolder, topics: Mapping[str, Topic]) -> KdslError:
-        """Create the error for a topic with more partitions than at the first start of a stream with this state."""
-        now = "; ".join(pluralize(topic.partitions, "partition") for topic in topics.values())
-        return KdslError(
-            f"{self._plan.table}: the topic has {now} now, and had {state.partitions} when the query first started; "
-            "its producers write keys to other partitions than before, but with changelog_state='partition' all "
-            "records of a key must be in one partition; " + BUCKETS
-        )
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
         """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
@@ -418,9 +406,12 @@ class Stream:
             topics = self._subscription.topics(known=bool(current.ids))
             self._check_ids(current, topics)
             self._discovered_at = now
+            self._partitions = sum(topic.partitions for topic in topics.values())
             return topics
         if news:
-            self._check_ids(current, self._admin.topics(current.ids))
+            topics = self._admin.topics(current.ids)
+            self._check_ids(current, topics)
+            self._partitions = sum(topic.partitions for topic in topics.values())
         return {}
 
     def _skip_gaps(self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Ends) -> Begin:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition as ClientPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition as ClientPartition
 
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
@@ -23,7 +23,6 @@ from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
 from kdsl.run.admin.errors import RETRIABLE, StalledError
 from kdsl.run.librdkafka.consumers import GROUP_ERRORS, SIZES
-from kdsl.run.librdkafka.messages import Messages
 from kdsl.run.offsets.ends import Ends
 from kdsl.run.offsets.starting import describe_truncated
 from kdsl.run.offsets.stored import Range
@@ -106,7 +105,9 @@ def _client_partition(partition: TopicPartition, at: OffsetAndEpoch) -> ClientPa
     return ClientPartition(*partition, at.offset, leader_epoch=at.epoch)
 
 
-def _outcomes(messages: Messages, table: str) -> Iterable[tuple[TopicPartition, OffsetAndEpoch | None]]:
+def _outcomes(
+    messages: Iterable[Message[bytes, bytes]], table: str
+) -> Iterable[tuple[TopicPartition, OffsetAndEpoch | None]]:
     """Yield the partitions for which messages show the outcome: where their log was cut off, or None if it was not."""
     for message in messages:
         error, partition = message.error(), (message.topic() or "", message.partition() or 0)
@@ -136,15 +137,19 @@ class TruncationSearch:
         plan: What is read.
         cluster: The cluster that is read.
         reset: What the settings say about offsets without records (``auto.offset.reset``).
-        keeps_rows: Whether states of partitions have rows of the records; then a log that was cut off is an error.
     """
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster, reset: str, *, keeps_rows: bool) -> None:
-        self._plan, self._cluster, self._reset, self._keeps_rows = plan, cluster, reset, keeps_rows
+    def __init__(self, plan: ReadPlan, cluster: Cluster, reset: str) -> None:
+        self._plan, self._cluster, self._reset = plan, cluster, reset
         self._verified: dict[TopicPartition, tuple[OffsetAndEpoch, int]] = {}
 
     def find(
-        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+        ends: Ends,
+        *,
+        keeps_rows: bool,
     ) -> dict[TopicPartition, int]:
         """Find the logs that were cut off before positions, and return where the new records begin in them.
 
@@ -154,6 +159,7 @@ class TruncationSearch:
             positions: Offsets up to which the records were known.
             epochs: The leader epochs of that time, where they are known.
             ends: The present ends, which were asked for before.
+            keeps_rows: Whether states of partitions have rows of the records; then a log that was cut off is an error.
         """
         changed = [p for p, epoch in epochs.items() if ends.epochs.get(p, epoch) > epoch and positions.get(p)]
         suspects = {p: OffsetAndEpoch(positions[p], epochs[p]) for p in changed}
@@ -164,30 +170,47 @@ class TruncationSearch:
         plan = self._plan
         truncations = find_truncations(self._cluster, plan.table, plan.group_id or f"kdsl-{plan.table}", suspects)
         unknown = any(at.offset < 0 for at in truncations.values())
-        if truncations and (self._reset == "none" or unknown or self._keeps_rows):
-            raise OffsetError(describe_truncated(plan.table, suspects, truncations, keeps_rows=self._keeps_rows))
+        if truncations and (self._reset == "none" or unknown or keeps_rows):
+            raise OffsetError(describe_truncated(plan.table, suspects, truncations, keeps_rows=keeps_rows))
         self._verified |= {p: (at, leaders[p]) for p, at in suspects.items() if p not in truncations}
         return {partition: at.offset for partition, at in truncations.items()}
 
     def find_and_log(
-        self, unread: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ends: Ends
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+        ends: Ends,
+        *,
+        keeps_rows: bool,
+        planned: bool = False,
     ) -> dict[TopicPartition, int]:
         """Return where to continue in partitions whose logs were cut off before their positions, and log them.
 
         The new records in the place of the lost ones are read.
+
+        Args:
+            positions: As for `find`.
+            epochs: As for `find`.
+            ends: As for `find`.
+            keeps_rows: As for `find`.
+            planned: Whether the positions are the ends of a planned batch, which may not have read the lost records.
         """
-        truncations = self.find(unread, epochs, ends)
+        truncations = self.find(positions, epochs, ends, keeps_rows=keeps_rows)
+        what = "planned" if planned else "read"
         for (topic, partition), at in sorted(truncations.items()):
             log.warning(
-                "%s: the log of topic %s, partition %d was cut off at offset %d, and the query has read up to offset "
+                "%s: the log of topic %s, partition %d was cut off at offset %d, and %s up to offset "
                 "%d: %s lost there, and others take their offsets; the read continues at "
                 "offset %d, according to auto.offset.reset=%s",
                 self._plan.table,
                 topic,
                 partition,
                 at,
-                unread[topic, partition],
-                pluralize(unread[topic, partition] - at, "record that was read is", "records that were read are"),
+                "the batch was planned" if planned else "the query has read",
+                positions[topic, partition],
+                pluralize(
+                    positions[topic, partition] - at, f"record that was {what} is", f"records that were {what} are"
+                ),
                 at,
                 self._reset,
             )

@@ -6,12 +6,12 @@ Spark passes accumulated values to the driver before it reports a batch's progre
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
 import orjson
 
-from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter
+from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter, StateSize
 from kdsl.run.records.drops import DropLog, log_drops
 from kdsl.run.task_reports import Accumulators, send_to_driver
 from kdsl.spark_internals.workers import current_batch_id, current_query_id, current_task
@@ -108,6 +108,20 @@ def report_written(
         reporter = Reporter(f"partition {task.partitionId()}")
         reporter.read(rows, None, None, 0.0, dropped=dropped)
         send_report(accumulator, SINK_OBSERVATION, reporter.report())
+
+
+def report_sizes(accumulator: int, name: str, sizes: Sequence[StateSize]) -> None:
+    """Report the sizes of the states of shards that a task has stored.
+
+    Args:
+        accumulator: The id of the accumulator.
+        name: The name of the observation.
+        sizes: For each shard its number, keys and bytes.
+    """
+    for size in sizes:
+        reporter = Reporter(f"shard {size[0]}")
+        reporter.state([size])
+        send_report(accumulator, name, reporter.report())
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:

@@ -59,8 +59,8 @@ class Metric:
         unit: What its value counts.
         doc: What it means.
         field: The attribute of the snapshot that holds it.
-        labels: The labels that distinguish the values of one snapshot: topic and partition, the reason, the rule or the
-            operator; empty if there is one value.
+        labels: The labels that distinguish the values of one snapshot: topic and partition, the reason, the rule, the
+            operator or the routing; empty if there is one value.
         alert: When somebody should look at it; None if its value alone says nothing.
     """
 
@@ -188,10 +188,18 @@ class SourceMetrics:
     num_keys_in_state: int | None = _gauge(
         "numKeysInState",
         "keys",
-        "Keys in the state of an upsert table. Buckets, or partitions, that have not changed since the query was "
-        "started are not included.",
+        "Keys in the state of an upsert table. Partitions that have not changed since the query was started are not "
+        "included.",
     )
     state_bytes: int | None = _gauge("stateBytes", "bytes", "Bytes of the rows of these keys in the state.")
+    state_routing: Mapping[str, int] = _gauge(
+        "stateRouting",
+        "states",
+        "1 for the way in which the last batch finds the last row of each key of an upsert table: `by key`, or "
+        "`by partition` with the partitioner, as in `by partition (murmur2)`. Not known with the transport `jvm`, "
+        "which finds them by key.",
+        labels=("routing",),
+    )
     records_lost: int = _counter(
         "recordsLost",
         "records",
@@ -342,8 +350,8 @@ class QueryMetrics:
     num_rows_in_state: Mapping[str, int] = _gauge(
         "numRowsInState",
         "rows",
-        "Rows in the state of a stateful operator: Spark's numRowsTotal. Those of an upsert table are its buckets; "
-        "numKeysInState counts its keys.",
+        "Rows in the state of a stateful operator: Spark's numRowsTotal. Keys of an upsert table do not count; "
+        "numKeysInState counts them.",
         labels=("operator",),
     )
     state_memory: Mapping[str, int] = _gauge(

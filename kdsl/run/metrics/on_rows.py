@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 
 from kdsl.own_columns import TASK_REPORT
 from kdsl.plan.model import RowRule
-from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, violations_name
+from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, StateSize, violations_name
 from kdsl.spark_internals.sql_text import parse_column
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
@@ -99,6 +100,35 @@ class RowReporter:
         filled = [pa.array([_any_value(field.type)], schema.field(field.name).type) for field in self._schema.fields]
         report = pa.array([self._reporter.report({_ROWLESS: True})], pa.string())
         yield pa.RecordBatch.from_arrays([*filled, report], schema=add_report_field(schema))
+
+
+@attrs.frozen
+class SizesOnRows:
+    """Lets the changes of upserts carry the sizes of the states of shards (`kdsl.run.upsert.read.compute_changelog`).
+
+    Attributes:
+        name: The name of the observation in the progress, unique in the query.
+        row: The columns of the changes.
+    """
+
+    name: str
+    row: t.Row
+
+    def add_column(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return changes with the report column, in which none has a report."""
+        nulls = pa.nulls(rows.num_rows, pa.string())
+        return pa.RecordBatch.from_arrays([*rows.columns, nulls], schema=add_report_field(rows.schema))
+
+    def report(self, sizes: Sequence[StateSize]) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each state that carries its size, and is removed afterwards."""
+        for size in sizes:
+            reporter = Reporter(f"shard {size[0]}")
+            reporter.state([size])
+            yield from RowReporter(reporter, self.row).finish()
+
+    def observe(self, changes: DataFrame) -> DataFrame:
+        """Return changes without the column, and without the rows of reports, which appear in Spark's progress."""
+        return observe_reports(changes, self.name)
 
 
 def add_report_field(schema: pa.Schema) -> pa.Schema:

@@ -71,7 +71,7 @@ def violations_name(rule: str) -> str:
 
 
 StateSize = tuple[int, int, int]
-"""A partition, and the keys and bytes of its state."""
+"""The number of a partition or a shard, and the keys and bytes of its state."""
 
 
 class Reporter:
@@ -178,7 +178,7 @@ class SourceCounts:
         fetch_lag: From the timestamp of the last record to its fetch, in milliseconds.
         emit_lag: From the timestamp of the last record to its row, in milliseconds.
         client: librdkafka's statistics, by client id.
-        sizes: The sizes of the states of partitions that tasks have written.
+        sizes: The sizes of the states that tasks have written.
     """
 
     records: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from threading import Lock
 from typing import Any
@@ -24,8 +24,7 @@ from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.operators import LATE_ROWS, MEMORY, ROWS, count_by_operator
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_of, read_reports
-from kdsl.run.metrics.state_reports import OBSERVED as STATE, BucketSize, read_sizes
-from kdsl.run.offsets.stored import LOST_LEASE, by_partition, offset_document, positions_of
+from kdsl.run.offsets.stored import LOST_LEASE, Offsets, by_partition, offset_document, positions_of
 from kdsl.run.records.drops import Reason, count_violations, log_drops
 from kdsl.types.strings.temporal import parse_timestamp
 
@@ -91,14 +90,30 @@ class _Source:
     lost: int = 0
     lost_lease: str | None = None
     busy_until: float | None = None
-    buckets: dict[tuple[str, int], tuple[_Key, BucketSize]] = attrs.field(factory=dict)
+    states: dict[int, tuple[_Key, tuple[int, int]]] = attrs.field(factory=dict)
+    routings: dict[str, str] = attrs.field(factory=dict)
+    routed: _Key = _NONE
     clients: _Clients = attrs.field(factory=_Clients)
 
-    def store_size(self, observation: str, size: BucketSize, key: _Key) -> None:
-        """Store the size of a bucket, or of the state of a partition, unless it is known from a later batch."""
-        bucket = (observation, size.bucket)
-        if bucket not in self.buckets or self.buckets[bucket][0] <= key:
-            self.buckets[bucket] = (key, size)
+    def has_states(self, routings: Mapping[str, str], key: _Key) -> bool:
+        """Note which states a batch has; return whether they are those that the newest batch has.
+
+        The sizes of earlier ones are forgotten: a batch that takes their rows over writes all of the new ones.
+
+        Args:
+            routings: How each state finds rows, by its id.
+            key: The batch.
+        """
+        if key >= self.routed:
+            if self.routings.keys() != routings.keys():
+                self.states.clear()
+            self.routings, self.routed = dict(routings), key
+        return self.routings.keys() == routings.keys()
+
+    def store_size(self, number: int, size: tuple[int, int], key: _Key) -> None:
+        """Store the keys and bytes of the state of a partition or shard, unless they are known from a later batch."""
+        if number not in self.states or self.states[number][0] <= key:
+            self.states[number] = (key, size)
 
 
 @attrs.define
@@ -276,10 +291,14 @@ class Tracker:
     def _update_sources(self, document: Mapping[str, Any], taken: set[int], ended: float, *, newest: bool) -> None:
         """Add what a batch's report says of the sources that are not counted yet, and log what they dropped."""
         rows: dict[str, int] = {}
+        routings: dict[str, dict[str, str]] = {}
         for index, report in enumerate(document.get("sources") or ()):
             end = offset_document(report.get("endOffset"))
             named = self._find_read(index, end)
-            if named is None or end is None or index in taken:
+            if named is None or end is None:
+                continue
+            routings.setdefault(named.read, {}).update(_describe_state(end))
+            if index in taken:
                 continue
             taken.add(index)
             source = self._source(named)
@@ -291,19 +310,12 @@ class Tracker:
         key = (int(document["batchId"]), str(document["timestamp"]))
         for read, count in rows.items():
             counts = counted.get(read)
-            for partition, keys, stored in () if counts is None else counts.sizes:
-                self._sources[read].store_size("", BucketSize(partition, keys, stored), key)
+            if self._sources[read].has_states(routings[read], key):
+                for number, keys, stored in () if counts is None else counts.sizes:
+                    self._sources[read].store_size(number, (keys, stored), key)
             self._count(self._sources[read], count, counts, ended, newest=newest)
             if counts is not None:
                 log_drops(self._sources[read].named.table, counts.dropped, f"of batch {document['batchId']} ")
-        nulls: Counter[str] = Counter()
-        for read, observation, size in _read_bucket_sizes(document) if rows else ():
-            if read in rows:
-                self._sources[read].store_size(observation, size, key)
-                nulls[read] += size.nulls
-        for read, count in nulls.items():
-            self._sources[read].dropped[Reason.UNAVAILABLE] += count
-            log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
         """Add a batch to the numbers of a source; only the newest batch changes its rates and its last record."""
@@ -432,8 +444,9 @@ class Tracker:
             source_idle_time=max(0.0, now - (self._started if source.busy_until is None else source.busy_until)) * 1000,
             commits_succeeded=0 if commits is None else commits.succeeded,
             commits_failed=0 if commits is None else commits.failed,
-            num_keys_in_state=sum(size.keys for _, size in source.buckets.values()) if source.buckets else None,
-            state_bytes=sum(size.bytes for _, size in source.buckets.values()) if source.buckets else None,
+            num_keys_in_state=sum(keys for _, (keys, _) in source.states.values()) if source.states else None,
+            state_bytes=sum(size for _, (_, size) in source.states.values()) if source.states else None,
+            state_routing=dict.fromkeys(source.routings.values(), 1),
             records_lost=source.lost + self._lost(source.named.read),
             current_offsets=dict(source.current),
             committed_offsets={} if commits is None else dict(commits.committed),
@@ -464,6 +477,15 @@ class Tracker:
         )
 
 
+def _describe_state(end: Mapping[str, Any]) -> dict[str, str]:
+    """Return how the state of a source finds rows, by its id; empty for offsets without a state."""
+    document = end.get("state")
+    if "version" not in end or not isinstance(document, dict):
+        return {}
+    state = Offsets.from_json(end).state
+    return {} if state is None else {state.id: state.describe()}
+
+
 def _count_by_rule(dropped: Mapping[str, int]) -> dict[str, int]:
     """Return how many rows violated each rule; its action may have changed between two runs."""
     counts: Counter[str] = Counter()
@@ -485,15 +507,6 @@ def _read_observations(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
             one = read_reports(reports)
             counted[read] = _add_counts(counted[read], one) if read in counted else one
     return counted
-
-
-def _read_bucket_sizes(document: Mapping[str, Any]) -> Iterator[tuple[str, str, BucketSize]]:
-    """Yield the sizes of the buckets that a batch has changed, each with its read and its observation."""
-    for name, row in (document.get("observedMetrics") or {}).items():
-        read = read_of(name)
-        buckets = ((row or {}).get(STATE) or {}).get("buckets")
-        if read is not None and buckets is not None:
-            yield from ((read, name, size) for size in read_sizes(buckets))
 
 
 def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:

@@ -15,6 +15,7 @@ import orjson
 
 from kdsl.callbacks import TopicPartition
 from kdsl.errors import KdslError
+from kdsl.plan.model import KeyPartitioner
 
 VERSION = 1
 LOST_LEASE = "lost_lease"
@@ -56,17 +57,36 @@ class Packing:
 
 @attrs.frozen
 class StateFolder:
-    """Where a stream keeps the last row of each key by topic partition (`kdsl.run.upsert.partition_state`).
+    """Where a stream keeps the last row of each key, and how it finds it (`kdsl.run.upsert.keyed_state`).
 
     Attributes:
         id: The name of the folder, which no other source has.
+        routing: Whether each row is in the state of its topic partition, or of the shard of its key's hash.
         partitions: How many partitions the topic had when the stream first started.
+        shards: The number of shards; 0 if rows are found by partition.
+        partitioner: By which partitioner producers choose partitions; None if rows are found by key.
+        key_form: How producers write keys, as the partitioner sees them (`kdsl.formats.Format.find_form`).
+        version: The version of the states of shards at which the batch that ends here ends; 0 if there is none.
+        before: The version at which it begins; None if it begins with empty states.
+        former: The name of the folder of the states of partitions whose rows the first batch of the states of shards
+            has taken over, or takes over if it ends here; empty if there were none.
         time: When the batch that ends here was planned, in milliseconds since 1970; 0 if rows are kept for any time.
     """
 
     id: str
+    routing: Literal["partition", "key"]
     partitions: int
+    shards: int = 0
+    partitioner: KeyPartitioner | None = None
+    key_form: str = ""
+    version: int = 0
+    before: int | None = None
+    former: str = ""
     time: int = 0
+
+    def describe(self) -> str:
+        """Return how it finds the last row of each key, with the partitioner: ``by partition (murmur2)``."""
+        return f"by partition ({self.partitioner})" if self.routing == "partition" else "by key"
 
 
 @attrs.frozen
@@ -105,7 +125,7 @@ class Offsets:
             differ, so Spark reports them, and observers of the query see that it is at its end.
         packing: How the batch that ends here is packed into tasks; None if no batch ends.
         compared: Whether the query compares change data with the rows in its state.
-        state: Where the last row of each key is kept by topic partition; None if it is not.
+        state: Where the last row of each key is kept; None if it is not.
         epochs: For each partition the epoch of a leader that had all records before the position, if it reported one.
             With it the brokers can tell whether other records have taken their offsets.
     """
@@ -169,6 +189,11 @@ class Offsets:
                 f"the offsets in the checkpoint cannot be read: their batch is packed into tasks by "
                 f"{packing['kind']!r}, and this kdsl packs by {', '.join(get_args(PackingKind))}; use the kdsl that "
                 "wrote them, or a newer one"
+            )
+        if state is not None and state.keys() != {field.name for field in attrs.fields(StateFolder)}:
+            raise OffsetFormatError(
+                "the checkpoint keeps the last row of each key as another version of kdsl did; use the kdsl that wrote "
+                "it, or a new checkpoint, which reads the topic from its beginning"
             )
         topics = document["topics"]
         return cls(

@@ -1,6 +1,8 @@
 """Upsert tables: turns records by key into a changelog, and changelogs into upserts and tombstones.
 
-A read has four steps. Each source task groups its rows into chunks by bucket, a number computed from the primary key
-(`chunks`, `keys`). The chunks of one bucket meet in one task (`read`). There the rows are compared with the last row of
-their key (`changes`), which the state of the bucket stores (`state`). The result are changes with before-images.
+Rows are compared with the last row of their key (`changes`, `state_changes`), which a state stores in files
+(`keyed_state`). There is one state for each topic partition, used by the task that reads the partition
+(`partition_changes`); or one for each shard, a number computed from the primary key (`keys`). Then each task that reads
+groups its rows into chunks by shard (`chunks`), which meet in one task (`read`, `shard_changes`). The result are
+changes with before-images.
 """

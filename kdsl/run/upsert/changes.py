@@ -7,7 +7,7 @@ gives ``-D`` with the previous row, and nothing if there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ from kdsl.types.arrow import cast_batch
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
 Kinds = np.ndarray[Any, np.dtype[np.int8]]
 BATCH_BYTES = 16 << 20
-"""The approximate size of a batch of changed rows: the changes of a bucket may not fit into one value."""
+"""The approximate size of a batch of changed rows: the changes of a shard may not fit into one value."""
 
 
 RecordId = tuple[str, int, int]
@@ -50,6 +50,11 @@ class Unavailable:
             {name: flags[order] for name, flags in self.columns.items()},
             {int(new[row]): record for row, record in self.records.items()},
         )
+
+    def take(self, which: Integers) -> Unavailable:
+        """Return the same for some of the rows, by their indices."""
+        records = {new: self.records[old] for new, old in enumerate(which.tolist()) if old in self.records}
+        return Unavailable({name: flags[which] for name, flags in self.columns.items()}, records)
 
 
 class UnavailableError(Exception):
@@ -88,6 +93,17 @@ class KeyedRows:
     unavailable: Unavailable | None = None
     truncates: Mask | None = None
 
+    def take(self, which: Integers) -> KeyedRows:
+        """Return some of them, by their indices, each at most once."""
+        return KeyedRows(
+            take_rows(self.rows, which),
+            self.deletes[which],
+            self.times[which],
+            self.partitions[which],
+            None if self.unavailable is None else self.unavailable.take(which),
+            None if self.truncates is None else self.truncates[which],
+        )
+
 
 @attrs.frozen(eq=False)
 class UpsertChanges:
@@ -107,17 +123,11 @@ class UpsertChanges:
     kinds: Kinds
     nulls: int
     _indices: Integers
-    _ids: Integers
 
     @property
     def rows(self) -> pa.RecordBatch:
         """The changed rows: for ``-U`` and ``-D`` the previous row."""
         return take_rows(self.all_rows, self._indices)
-
-    @property
-    def state(self) -> pa.RecordBatch:
-        """The last row of each key that exists now."""
-        return take_rows(self.all_rows, np.flatnonzero(mark_last_rows(self._ids) & self.live))
 
     def batches(self, max_bytes: int = BATCH_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """Yield the changed rows with their kinds, in batches of limited size; at least one batch, perhaps empty.
@@ -127,7 +137,7 @@ class UpsertChanges:
         """
         ends = np.array([len(self._indices)])
         if 2 * self.all_rows.nbytes > max_bytes:  # each row occurs at most twice
-            batch_of = np.cumsum(_row_sizes(self.all_rows)[self._indices]) // max_bytes
+            batch_of = np.cumsum(measure_rows(self.all_rows)[self._indices]) // max_bytes
             ends = np.append(np.flatnonzero(np.diff(batch_of)) + 1, ends)
         start = 0
         for end in ends.tolist():
@@ -136,27 +146,21 @@ class UpsertChanges:
 
 
 def compute_changes(
-    state: pa.RecordBatch | None,
-    upserts: KeyedRows,
-    keys: Sequence[str],
-    *,
-    allow_nulls: bool = False,
-    net: bool = False,
+    upserts: KeyedRows, keys: Sequence[str], *, allow_nulls: bool = False, net: bool = False
 ) -> UpsertChanges:
-    """Compute the changes that upserts cause.
+    """Compute the changes that all upserts of a table cause, before which it has no rows.
 
     If the rows of any key come from several partitions, or one of several partitions was emptied, all rows are ordered
     by time: the order within each partition is kept, and between partitions the earlier timestamp comes first. A value
     that a message does not contain is taken from the previous row. Where the table was emptied, each key is deleted.
 
     Args:
-        state: The last row of each key; None if there is none.
-        upserts: The rows, with the columns of the state.
+        upserts: The upserts.
         keys: The columns of the key.
         allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
-        net: Whether only the last upsert of each key is compared with its row in the state.
+        net: Whether only the last upsert of each key causes a change.
     """
-    return apply_upserts(*_order_rows(state, upserts, keys), allow_nulls=allow_nulls, net=net)
+    return apply_upserts(*_order_rows(upserts, keys), allow_nulls=allow_nulls, net=net)
 
 
 def apply_upserts(
@@ -168,6 +172,7 @@ def apply_upserts(
     allow_nulls: bool = False,
     net: bool = False,
     repeats: bool = False,
+    added: Collection[str] = (),
 ) -> UpsertChanges:
     """Compute the changes that upserts cause in previous rows, in the order in which the upserts are given.
 
@@ -177,13 +182,14 @@ def apply_upserts(
         ids: The number of the key of each of these rows.
         order: The indices of these rows sorted by key; those of a key are ascending.
         allow_nulls: As for `compute_changes`.
-        net: As for `compute_changes`.
+        net: Whether only the last upsert of each key is compared with its previous row.
         repeats: Whether a row that equals the previous one is an update, too.
+        added: The columns in which NULL in a previous row may say that its value is not known.
     """
     old = rows.num_rows - upserts.rows.num_rows
     live = np.ones(len(ids), dtype=bool)
     live[old:] = ~upserts.deletes
-    rows, nulls = _fill_unavailable(rows, upserts, ids, order, live, allow_nulls=allow_nulls)
+    rows, nulls = _fill_unavailable(rows, upserts, ids, order, live, allow_nulls=allow_nulls, added=added)
     new = np.arange(old, len(ids))
     if net:
         new = new[mark_last_rows(ids)[old:]]
@@ -196,7 +202,7 @@ def apply_upserts(
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
     kinds, indices, changed = _emit_changes(rows, live, was, before, new, repeats=repeats)
-    return UpsertChanges(rows, live, changed, kinds, nulls, indices, ids)
+    return UpsertChanges(rows, live, changed, kinds, nulls, indices)
 
 
 def take_last_changes(
@@ -204,10 +210,9 @@ def take_last_changes(
 ) -> tuple[pa.RecordBatch, Mask, int]:
     """Return the last row of each key, which of them delete their keys, and `Changes.nulls`.
 
-    Order, arguments and errors are those of `compute_changes` without a state; only the returned rows need their
-    values.
+    Order, arguments and errors are those of `compute_changes`; only the returned rows need their values.
     """
-    upserts, rows, ids, order = _order_rows(None, upserts, keys)
+    upserts, rows, ids, order = _order_rows(upserts, keys)
     last = mark_last_rows(ids)
     rows, nulls = _fill_unavailable(rows, upserts, ids, order, ~upserts.deletes, allow_nulls=allow_nulls, needed=last)
     indices = np.flatnonzero(last)
@@ -223,6 +228,7 @@ def _fill_unavailable(
     *,
     allow_nulls: bool,
     needed: Mask | None = None,
+    added: Collection[str] = (),
 ) -> tuple[pa.RecordBatch, int]:
     """Fill unavailable values from previous rows; also return how many became NULL. Those of deletes stay as they are.
 
@@ -234,6 +240,7 @@ def _fill_unavailable(
         live: Which rows are not deletes.
         allow_nulls: As for `compute_changes`.
         needed: Which rows are used afterwards; the others may lack values. None is all of them.
+        added: As for `apply_upserts`.
     """
     unavailable = upserts.unavailable
     if unavailable is None:
@@ -247,6 +254,8 @@ def _fill_unavailable(
         last = np.maximum.accumulate(np.where(by_key, -1, np.arange(len(order))))
         source = np.where(last < 0, -1, order[last])
         missing = by_key & ((source < 0) | (ids[source] != ids[order]) | ~live[source])
+        if name in added:  # a value for which there is a placeholder is not NULL
+            missing |= by_key & (source < old) & rows.column(name).is_null().to_numpy(zero_copy_only=False)[source]
         indices = order[by_key & ~missing]
         lost = np.sort(order[missing if needed is None else missing & needed[order]])
         if len(lost):
@@ -262,25 +271,21 @@ def _fill_unavailable(
     return rows, nulls
 
 
-def _order_rows(
-    state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str]
-) -> tuple[KeyedRows, pa.RecordBatch, Integers, Integers]:
-    """Bring upserts into the order in which they apply, with each truncate replaced by deletes.
+def _order_rows(upserts: KeyedRows, keys: Sequence[str]) -> tuple[KeyedRows, pa.RecordBatch, Integers, Integers]:
+    """Bring all upserts of a table into the order in which they apply, with each truncate replaced by deletes.
 
     The order stays, unless rows of a key come from several partitions: then all rows are sorted by time.
 
     Returns:
-        The ordered upserts; the state with them appended; the number of each of these rows' keys; and the indices of
-        these rows sorted by key.
+        The ordered upserts; their rows; the number of each row's key; and the indices of the rows sorted by key.
     """
     if upserts.truncates is not None:
-        upserts = _expand_truncates(state, upserts, upserts.truncates)
-    rows = _append_to_state(state, upserts.rows)
-    ids, count = number_rows([rows.column(name) for name in keys])
+        upserts = expand_truncates(None, upserts, upserts.truncates)
+    ids, count = number_rows([upserts.rows.column(name) for name in keys])
     order = _sort_by_key(ids, count)
-    if _keys_span_partitions(ids, order, upserts.partitions, rows.num_rows - upserts.rows.num_rows):
-        return _order_rows(state, _sort_by_time(upserts), keys)
-    return upserts, rows, ids, order
+    if keys_span_partitions(ids, order, upserts.partitions):
+        return _order_rows(sort_by_time(upserts), keys)
+    return upserts, upserts.rows, ids, order
 
 
 def _append_to_state(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -299,23 +304,21 @@ def _sort_by_key(ids: Integers, count: int) -> Integers:
     return np.argsort(ids.astype(narrow), kind="stable")
 
 
-def _keys_span_partitions(ids: Integers, order: Integers, partitions: Integers, old: int) -> bool:
-    """Return whether rows of one key came from several partitions; the first ``old`` rows, of the state, do not count.
+def keys_span_partitions(ids: Integers, order: Integers, partitions: Integers) -> bool:
+    """Return whether rows of one key came from several partitions.
 
     Args:
         ids: The number of each row's key.
         order: The indices of the rows, sorted by key.
-        partitions: The partition of each row after those of the state.
-        old: How many rows the state has.
+        partitions: The partition of each row.
     """
     if len(partitions) == 0 or (partitions == partitions[0]).all():
         return False
-    new = order[order >= old]
-    same = ids[new[1:]] == ids[new[:-1]]
-    return bool((same & (partitions[new[1:] - old] != partitions[new[:-1] - old])).any())
+    same = ids[order[1:]] == ids[order[:-1]]
+    return bool((same & (partitions[order[1:]] != partitions[order[:-1]])).any())
 
 
-def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
+def sort_by_time(upserts: KeyedRows) -> KeyedRows:
     """Sort the rows of all partitions by time, keeping the order of each partition; the result has one partition."""
     reached = np.empty_like(upserts.times)
     for partition in np.unique(upserts.partitions):
@@ -333,13 +336,13 @@ def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
     )
 
 
-def _expand_truncates(state: pa.RecordBatch | None, upserts: KeyedRows, truncates: Mask) -> KeyedRows:
+def expand_truncates(state: pa.RecordBatch | None, upserts: KeyedRows, truncates: Mask) -> KeyedRows:
     """Replace each truncate by deletes of the rows before it, those of the state included, since the last truncate.
 
     Rows of several partitions are sorted by time; the result has one partition.
     """
     if len(upserts.partitions) and not (upserts.partitions == upserts.partitions[0]).all():
-        upserts = _sort_by_time(upserts)
+        upserts = sort_by_time(upserts)
         assert upserts.truncates is not None
         truncates = upserts.truncates
     old = 0 if state is None else state.num_rows
@@ -450,7 +453,7 @@ def _comparison_cost(column: pa.Array) -> int:
     return 0 if pa.types.is_primitive(column.type) else 1
 
 
-def _row_sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
+def measure_rows(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the approximate size of each row: strings and bytes by their lengths, other columns in equal shares."""
     sizes = np.zeros(rows.num_rows)
     for column in rows.columns:

@@ -1,4 +1,4 @@
-"""Chunks: the rows of one bucket as one value, the form in which they travel through Spark.
+"""Chunks: the rows of one shard as one value, the form in which they travel through Spark.
 
 Spark moves chunks and not rows: one value of bytes for some thousand rows costs it almost nothing, while each single
 row would be copied and converted at each step. The bytes are a record batch in Arrow's IPC format, without the schema,
@@ -7,9 +7,7 @@ which both ends know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
-from time import time_ns
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -20,7 +18,8 @@ from kdsl.own_columns import CHUNK_DELETE, CHUNK_OFFSET, CHUNK_TIME, CHUNK_UNAVA
 from kdsl.plan.model import Upserts
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.upsert.changes import KeyedRows, Unavailable, take_rows
-from kdsl.run.upsert.keys import assign_buckets
+from kdsl.run.upsert.keys import assign_parts, assign_shards
+from kdsl.run.upsert.steps import ShardStep
 from kdsl.types import model as t
 from kdsl.types.arrays import Integers, Mask
 from kdsl.types.arrow import arrow_schema
@@ -28,31 +27,31 @@ from kdsl.types.arrow import arrow_schema
 DELETE, TIME, OFFSET = CHUNK_DELETE, CHUNK_TIME, CHUNK_OFFSET
 UNAVAILABLE = CHUNK_UNAVAILABLE
 """For change data: the indices of the columns whose values a row's message does not contain; NULL for a row with all
-its values. An empty list marks that the table was emptied there; each bucket gets such a row."""
+its values. An empty list marks that the table was emptied there; each shard gets such a row."""
 MAX_ROWS = 262_144
 MAX_BYTES = 64 << 20
 """How many rows, and bytes of rows, a task collects before it builds chunks."""
 
 CHUNK_COLUMNS = t.Row(
     (
-        t.Field("bucket", t.Int(nullable=False)),
+        t.Field("shard", t.Int(nullable=False)),
         t.Field("topic", t.STRING.as_nullable(False)),
         t.Field("partition", t.Int(nullable=False)),
         t.Field("offset", t.BigInt(nullable=False)),
-        t.Field("time", t.TimestampLtz(6)),
+        t.Field("step", t.STRING.as_nullable(False)),
         t.Field("rows", t.BYTES.as_nullable(False)),
     ),
     nullable=False,
 )
-"""The columns of chunks; ``offset`` is that of the first row, ``time`` the latest event time if there is one."""
+"""The columns of chunks.
+
+``offset`` is that of the first row. ``step`` is empty, except in chunks without rows: in each batch of a stream,
+each shard gets at least one, which says what the batch does with the shard's state
+(`kdsl.run.upsert.steps.ShardStep`). In a chunk of a negative shard, the rows are changes that were computed before.
+"""
 
 CHUNK_SCHEMA = arrow_schema(CHUNK_COLUMNS)
-_TIME_TYPE = CHUNK_SCHEMA.field("time").type
 _UNAVAILABLE_TYPE = pa.list_(pa.int64())
-_NEVER = np.iinfo(np.int64).min
-
-SETTINGS = -1
-"""The bucket of chunks without rows, one per task and batch: its state stores and checks the settings of the state."""
 
 
 def chunk_row_schema(rows: pa.Schema, *, events: bool = False) -> pa.Schema:
@@ -75,15 +74,13 @@ class ChunkOutput:
 
     Args:
         decoder: Decodes the records.
-        upserts: The key and the number of buckets.
-        time: The event-time column of the watermark; None if there is no watermark.
-        ahead: How far a time may be ahead of the clock to count as event time; None for any time.
+        upserts: The key.
+        shards: The number of shards.
+        step: What the batch does with the states of shards; None in a batch read.
     """
 
-    def __init__(
-        self, decoder: RecordDecoder, upserts: Upserts, time: str | None = None, ahead: timedelta | None = None
-    ) -> None:
-        self._decoder, self._upserts, self._time, self._ahead = decoder, upserts, time, ahead
+    def __init__(self, decoder: RecordDecoder, upserts: Upserts, shards: int, step: ShardStep | None = None) -> None:
+        self._decoder, self._upserts, self._shards, self._step = decoder, upserts, shards, step
         self._gathered: list[RowsOfRecords] = []
         self._rows = self._bytes = 0
 
@@ -101,66 +98,94 @@ class ChunkOutput:
             self._rows += decoded.rows.num_rows
             self._bytes += decoded.rows.nbytes
         if self._rows >= MAX_ROWS or self._bytes >= MAX_BYTES:
-            yield from self.finish()
+            yield from self._build()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the chunks of the collected records, and those that tell the shards what the batch does."""
+        yield from self._build()
+        if self._step is not None and self._step.tells:
+            yield build_step_chunks(self._step)
+
+    def sizes(self) -> Sequence[tuple[int, int, int]]:
+        """Return nothing: other tasks have the states."""
+        return ()
+
+    def _build(self) -> Iterator[pa.RecordBatch]:
         """Yield the chunks of the collected records as one batch, and forget these; nothing if there are none."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
-            latest = None if self._ahead is None else time_ns() // 1000 + self._ahead // timedelta(microseconds=1)
-            yield build_chunks(gathered, self._upserts, self._time, latest)
-
-    def sizes(self) -> Sequence[tuple[int, int, int]]:
-        """Return nothing: the state is Spark's."""
-        return ()
+            yield build_chunks(gathered, self._upserts, self._shards)
 
 
-def build_chunks(
-    decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None, latest: int | None = None
-) -> pa.RecordBatch:
-    """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
+def build_step_chunks(step: ShardStep) -> pa.RecordBatch:
+    """Build a chunk for each shard that says what the batch does with the state of the shard."""
+    count = step.shards
+    columns = [
+        pa.array(np.arange(count, dtype=np.int32)),
+        pa.array([""] * count),
+        pa.array(np.zeros(count, dtype=np.int32)),
+        pa.array(np.zeros(count, dtype=np.int64)),
+        pa.array([step.to_text()] * count),
+        pa.array([b""] * count, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=CHUNK_SCHEMA)
 
-    A record that says that the table was emptied adds a row to the chunks of every bucket.
+
+def build_change_chunk(number: int, changes: pa.RecordBatch) -> pa.RecordBatch:
+    """Build a chunk of changes that were computed before.
+
+    Args:
+        number: A number by which such chunks are distributed over tasks, at least 0.
+        changes: The changes, with row kinds.
+    """
+    values: list[list[object]] = [[-1 - number], [""], [0], [0], [""], [changes.serialize().to_pybytes()]]
+    arrays = [pa.array(value, field.type) for value, field in zip(values, CHUNK_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHUNK_SCHEMA)
+
+
+def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, shards: int) -> pa.RecordBatch:
+    """Group rows by shard and topic partition into chunks (`CHUNK_COLUMNS`).
+
+    A record that says that the table was emptied adds a row to the chunks of every shard.
 
     Args:
         decoded: The rows and their records; at least one row or such a record.
-        upserts: The key and the number of buckets.
-        time: The event-time column; None if chunks have no event time.
-        latest: The latest event time that counts, in microseconds since 1970; None for any.
+        upserts: The key.
+        shards: The number of shards.
     """
     rows = _concat_rows(decoded, upserts)
-    bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
+    shard_of = assign_shards([rows.column(name) for name in upserts.keys], shards)
     records = [_row_records(p) for p in decoded]
     emptied = [p for p in decoded if p.truncates]
-    for some in emptied:  # each bucket gets them
+    for some in emptied:  # each shard gets them
         count = len(some.truncates)
-        rows = pa.concat_batches([rows, *[_truncate_rows(some, rows.schema)] * upserts.buckets])
-        bucket_of = np.append(bucket_of, np.repeat(np.arange(upserts.buckets, dtype=bucket_of.dtype), count))
-        records += [_raw_records(some.raw.take(pa.array(some.truncates)))] * upserts.buckets
+        rows = pa.concat_batches([rows, *[_truncate_rows(some, rows.schema)] * shards])
+        shard_of = np.append(shard_of, np.repeat(np.arange(shards, dtype=shard_of.dtype), count))
+        records += [_raw_records(some.raw.take(pa.array(some.truncates)))] * shards
     topics = pa.concat_arrays([topic for topic, _, _ in records]).dictionary_encode()
     topic_of = topics.indices.to_numpy()
     partitions = np.concatenate([partition for _, partition, _ in records])
     offsets = np.concatenate([offset for _, _, offset in records])
     single = len(topics.dictionary) == 1 and bool((partitions == partitions[0]).all()) and not emptied
-    order = np.argsort(bucket_of, kind="stable") if single else np.lexsort((offsets, partitions, topic_of, bucket_of))
+    order = np.argsort(shard_of, kind="stable") if single else np.lexsort((offsets, partitions, topic_of, shard_of))
     begins = np.zeros(len(order), dtype=bool)
     begins[0] = True
-    for numbers in (bucket_of[order], topic_of[order], partitions[order]):
+    for numbers in (shard_of[order], topic_of[order], partitions[order]):
         begins[1:] |= numbers[1:] != numbers[:-1]
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(order))
     arranged = take_rows(rows, order)
     parts = [arranged.slice(start, end - start).serialize() for start, end in zip(starts, ends, strict=True)]
-    first = np.append(order[0], order[starts])
+    first = order[starts]
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(np.append(SETTINGS, bucket_of[order[starts]]).astype(np.int32)),
+            pa.array(shard_of[first].astype(np.int32)),
             topics.dictionary.take(pa.array(topic_of[first])),
             pa.array(partitions[first].astype(np.int32)),
             pa.array(offsets[first]),
-            pa.nulls(len(first), _TIME_TYPE) if time is None else _latest_times(arranged.column(time), starts, latest),
-            _binaries([pa.py_buffer(b""), *parts]),
+            pa.array([""] * len(first)),
+            _binaries(parts),
         ],
         schema=CHUNK_SCHEMA,
     )
@@ -191,23 +216,6 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
     }
     columns = [own[f.name] if f.name in own else pa.nulls(count, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _latest_times(times: pa.Array, starts: Integers, latest: int | None) -> pa.Array:
-    """Return NULL for the settings, then the latest time of each chunk; a wall-clock time is taken as UTC.
-
-    A chunk whose times are all NULL, or later than they may be, has NULL.
-
-    Args:
-        times: The times of all rows in the order of the chunks.
-        starts: The index of each chunk's first row.
-        latest: The latest time that counts, in microseconds since 1970; None for any.
-    """
-    numbers = pc.fill_null(times.cast(_TIME_TYPE, safe=False).view(pa.int64()), _NEVER).to_numpy()
-    if latest is not None:
-        numbers = np.where(numbers > latest, _NEVER, numbers)
-    result = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
-    return pa.array(result, mask=result == _NEVER).view(_TIME_TYPE)
 
 
 def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
@@ -256,10 +264,11 @@ class Chunk:
     partition: int
     offset: int
     rows: bytes
+    step: str = ""
 
 
 def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = False) -> KeyedRows | None:
-    """Read the rows of one bucket's chunks, grouped by partition and in the order of their offsets; None without rows.
+    """Read the rows of one shard's chunks, grouped by partition and in the order of their offsets; None without rows.
 
     The offsets of two chunks may overlap: a task may read several ranges of a partition, and another task what is
     between them.
@@ -269,11 +278,65 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
         schema: The schema of the rows, as it was when the chunks were built; that is not checked.
         events: Whether their records may lack values (`Upserts.may_lack_values`), also as it was then.
     """
-    ordered = sorted((p for p in chunks if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
+    return _read_rows(_sort_chunks(chunks), schema, events=events)
+
+
+def read_parts(chunks: Iterable[Chunk], schema: pa.Schema, upserts: Upserts, parts: int) -> Iterator[KeyedRows]:
+    """Read the rows of one shard's chunks as `read_chunks` does, in parts that have different keys.
+
+    If the table was emptied there, all rows are one part.
+
+    Args:
+        chunks: The chunks, in any order.
+        schema: The schema of the rows.
+        upserts: The key.
+        parts: About how many parts.
+    """
+    ordered, events = _sort_chunks(chunks), upserts.may_lack_values
+    if parts <= 1 or _have_truncates(ordered, schema, events=events):
+        whole = _read_rows(ordered, schema, events=events)
+        if whole is not None:
+            yield whole
+        return
+    for part in range(parts):
+
+        def choose(rows: pa.RecordBatch, part: int = part) -> pa.RecordBatch:
+            part_of = assign_parts([rows.column(name) for name in upserts.keys], parts)
+            return take_rows(rows, np.flatnonzero(part_of == part))
+
+        some = _read_rows(ordered, schema, events=events, choose=choose)
+        if some is not None and some.rows.num_rows:
+            yield some
+
+
+def _sort_chunks(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return the chunks that have rows, by partition and offset."""
+    return sorted((p for p in chunks if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
+
+
+def _have_truncates(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool) -> bool:
+    """Return whether chunks say that the table was emptied."""
+    if not events:
+        return False
+    whole = chunk_row_schema(schema, events=True)
+    rows = (pa.ipc.read_record_batch(pa.py_buffer(chunk.rows), whole) for chunk in chunks)
+    return any(_find_truncates(batch.column(UNAVAILABLE)) is not None for batch in rows)
+
+
+def _read_rows(
+    ordered: Sequence[Chunk],
+    schema: pa.Schema,
+    *,
+    events: bool,
+    choose: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+) -> KeyedRows | None:
+    """Read the rows of sorted chunks, as `read_chunks` returns them; ``choose`` returns those that are wanted."""
     if not ordered:
         return None
     whole = chunk_row_schema(schema, events=events)
     batches = [pa.ipc.read_record_batch(pa.py_buffer(p.rows), whole) for p in ordered]
+    if choose is not None:
+        batches = [choose(batch) for batch in batches]
     numbers: dict[tuple[str, int], int] = {}
     parts = [numbers.setdefault((p.topic, p.partition), len(numbers)) for p in ordered]
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
-from pathlib import Path
 from typing import NoReturn
 
 import attrs
@@ -12,40 +10,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.cluster import Registry
 from kdsl.errors import RecordError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.records.drops import Reason
-from kdsl.run.upsert.changes import DELETE, KeyedRows, Unavailable, apply_upserts, take_rows
+from kdsl.run.upsert.changes import KeyedRows, Unavailable, take_rows
 from kdsl.run.upsert.chunks import MAX_BYTES, MAX_ROWS
-from kdsl.run.upsert.keys import hash_keys, sort_hashes
-from kdsl.run.upsert.partition_state import PartitionState
 from kdsl.run.upsert.partitioned_keys import KeyPlacement
-from kdsl.run.upsert.state import add_row_kinds, report_unavailable, unavailable_rule
-from kdsl.run.upsert.stored_settings import describe_key
-from kdsl.types.arrays import Integers, Mask, compare_values
+from kdsl.run.upsert.state import report_unavailable, unavailable_rule
+from kdsl.run.upsert.state_changes import StateChanges, open_changes
+from kdsl.run.upsert.steps import OpenFiles, PartitionSteps
+from kdsl.types.arrays import Integers, Mask
 
-BUCKETS = (
-    "declare changelog_state='buckets' (in SQL and YAML 'scan.changelog.state' = 'buckets') and start with a new "
-    "checkpoint, which reads the topic from its beginning"
+BY_KEY = (
+    "run kdsl state convert CHECKPOINT --to key, declare changelog_state='key' (in SQL and YAML "
+    "'scan.changelog.state' = 'key'), and start the query again, which goes on with this batch"
 )
-
-
-@attrs.frozen
-class StateSteps:
-    """What a task does with the states of the partitions that it reads.
-
-    Attributes:
-        id: The name of the folder of the states; empty if nothing is kept, in a batch.
-        partitions: How many partitions the topic has.
-        steps: For each partition its number, and the versions that the task reads (None is an empty state) and writes.
-        time: When the batch was planned, in milliseconds since 1970; 0 if rows do not expire.
-    """
-
-    id: str
-    partitions: int
-    steps: tuple[tuple[int, int | None, int], ...]
-    time: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -66,10 +47,10 @@ class _Piece:
 
 
 class _Partition:
-    """The state of a partition, and the upserts that are collected."""
+    """The changes of a partition, and the upserts that are collected."""
 
-    def __init__(self, state: PartitionState) -> None:
-        self.state = state
+    def __init__(self, changes: StateChanges) -> None:
+        self.changes = changes
         self.pieces: list[_Piece] = []
         self.rows = self.bytes = 0
 
@@ -81,37 +62,42 @@ class PartitionChanges:
         decoder: Decodes the records.
         plan: What is read.
         steps: What the task does with states.
-        folder: The folder of the states of all reads, in which those of the partitions are created; None keeps nothing.
+        open_files: Opens the files of states; None keeps nothing.
+        registry: The registry of the schemas that keys name.
     """
 
-    def __init__(self, decoder: RecordDecoder, plan: ReadPlan, steps: StateSteps, folder: Path | None) -> None:
+    def __init__(
+        self,
+        decoder: RecordDecoder,
+        plan: ReadPlan,
+        steps: PartitionSteps,
+        open_files: OpenFiles | None,
+        registry: Registry | None = None,
+    ) -> None:
         assert plan.upserts is not None
         self._decoder, self._plan, self._keys = decoder, plan, plan.upserts.keys
-        self._net = plan.upserts.net
-        self._schema = decoder.schema.remove(0)
         self._rule = unavailable_rule(plan)
-        self._placement = KeyPlacement(plan, steps.partitions)
-        self._alone, self._stores = steps.partitions == 1, folder is not None
-        key = describe_key(self._schema, self._keys)
-        of_read = None if folder is None else folder / steps.id
-        ttl = plan.upserts.ttl if steps.time else None  # a batch has no earlier rows that could expire
-        milliseconds = None if ttl is None else ttl // timedelta(milliseconds=1)
-        self._repeats = ttl is not None
+        self._placement = KeyPlacement(plan, steps.partitions, steps.partitioner, steps.key_form, registry)
+        self._alone, self._stores = steps.partitions == 1, open_files is not None
+        schema = decoder.schema.remove(0)
         self._partitions = {
             partition: _Partition(
-                PartitionState(
-                    plan.table,
-                    self._schema,
-                    key,
-                    None if of_read is None else of_read / str(partition),
+                open_changes(
+                    plan,
+                    schema,
+                    None if open_files is None else open_files(steps.folder(partition)),
                     start,
                     end,
                     steps.time,
-                    milliseconds,
                 )
             )
             for partition, start, end in steps.steps
         }
+
+    @property
+    def first_partition(self) -> int:
+        """The first partition that the task reads; 0 if it reads none."""
+        return min(self._partitions, default=0)
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Decode and collect records; when there are enough of a partition, yield the changes that they cause.
@@ -133,34 +119,22 @@ class PartitionChanges:
                 yield from self._collect(partition, _piece_of(decoded, np.flatnonzero(partitions == partition)))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of the remaining records, and store the states at which the batch ends (`PartitionState`).
+        """Yield the changes of the remaining records, and store the states at which the batch ends (`KeyedState`).
 
         If changes are computed for the whole batch (net), all of them are yielded here.
 
-        Files of versions before the one at which the batch begins are removed (`PartitionState.store`).
+        Files of versions before the one at which the batch begins are removed (`KeyedState.store`).
         """
         for number, partition in self._partitions.items():
             yield from self._compute(number)
-            if self._net:
-                yield from self._compute_net(partition.state)
-            partition.state.store()
-
-    def _compute_net(self, state: PartitionState) -> Iterator[pa.RecordBatch]:
-        """Yield the changes from the rows at the beginning of the batch to those at its end."""
-        for hashes, deleted, rows in state.list_changes():
-            stored_rows = state.find(hashes, stored=True)
-            ids = np.append(stored_rows.keys, np.arange(len(hashes)))
-            nowhere = np.zeros(len(hashes), dtype=np.int64)
-            every = pa.concat_batches([stored_rows.rows, rows])
-            upserts = KeyedRows(rows, deleted, nowhere, nowhere)
-            changes = apply_upserts(upserts, every, ids, np.argsort(ids, kind="stable"), repeats=self._repeats)
-            yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
+            yield from partition.changes.finish()
 
     def sizes(self) -> Sequence[tuple[int, int, int]]:
         """Return the partition, keys and bytes of each state that `finish` has stored; nothing if none is kept."""
         if not self._stores:
             return ()
-        return [(number, of.state.keys, of.state.bytes) for number, of in self._partitions.items()]
+        states = ((number, of.changes.state) for number, of in self._partitions.items())
+        return [(number, state.count, state.bytes) for number, state in states]
 
     def _collect(self, number: int, piece: _Piece) -> Iterator[pa.RecordBatch]:
         """Collect upserts of a partition; when there are enough, yield their changes as `_compute` does."""
@@ -187,76 +161,26 @@ class PartitionChanges:
             yield from self._collect(number, _piece_of(decoded, np.arange(start, end)))
             if message < decoded.raw.num_rows:
                 yield from self._compute(number)
-                state = self._partitions[number].state
-                for hashes, rows in state.list_rows():
-                    if not self._net:
-                        yield add_row_kinds(rows, np.full(rows.num_rows, DELETE, dtype=np.int8))
-                    state.add(hashes, np.ones(rows.num_rows, dtype=bool), rows)
-                    state.keys -= rows.num_rows
+                yield from self._partitions[number].changes.truncate()
             start = end
 
     def _compute(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the changes that the collected upserts of a partition cause, forget these, and add them to its state.
 
-        Changes that are computed for the whole batch (net) are not yielded. Values that became NULL are counted in the
-        decoder. Many changed rows are written to a file (`PartitionState.add`).
+        Values that became NULL are counted in the decoder.
         """
         partition = self._partitions[number]
         pieces, partition.pieces, partition.rows, partition.bytes = partition.pieces, [], 0, 0
         if not sum(piece.rows.num_rows for piece in pieces):
             return
-        hashes = np.concatenate([hash_keys([piece.rows.column(name) for name in self._keys]) for piece in pieces])
-        order = sort_hashes(hashes)
-        begins = np.ones(len(order), dtype=bool)
-        begins[1:] = hashes[order[1:]] != hashes[order[:-1]]
-        starts = np.flatnonzero(begins)
-        distinct, firsts = hashes[order[starts]], order[starts]
-        stored_rows = partition.state.find(distinct)
-        old = stored_rows.rows.num_rows
-        rows = pa.concat_batches([stored_rows.rows, *(piece.rows for piece in pieces)])
-        upserts = _concat(pieces, rows.slice(old))
-        self._check_hashes(
-            number,
-            upserts,
-            stored_rows.rows,
-            np.stack([order[1:], order[:-1]])[:, ~begins[1:]],
-            (firsts, stored_rows.keys),
-        )
-        self._check_placement(number, upserts, np.sort(np.delete(firsts, stored_rows.keys)))
-
-        stood = np.zeros(len(starts), dtype=bool)
-        stood[stored_rows.keys] = True
-        key_of = np.cumsum(begins) - 1
-        ids = np.empty(old + len(order), dtype=np.int64)
-        ids[:old], ids[old + order] = stored_rows.keys, key_of
-        by_key = np.empty(old + len(order), dtype=np.int64)  # the stored row of a key comes before its upserts
-        by_key[starts[stored_rows.keys] + np.arange(old)] = np.arange(old)
-        by_key[np.arange(len(order)) + np.cumsum(stood)[key_of]] = order + old
+        upserts = _concat(pieces)
+        changes = partition.changes
+        nulls = changes.nulls
         with report_unavailable(self._plan.table, self._rule) as rule:
-            changes = apply_upserts(
-                self._build_upserts(number, upserts),
-                rows,
-                ids,
-                by_key,
-                allow_nulls=rule.allow_nulls,
-                net=self._net,
-                repeats=self._repeats,
+            yield from changes.apply(
+                self._build_upserts(number, upserts), rule, lambda new: self._check_placement(number, upserts, new)
             )
-        self._decoder.dropped[Reason.UNAVAILABLE] += changes.nulls
-
-        last = np.append(order[starts[1:] - 1], order[-1]) + old
-        changed = np.logical_or.reduceat(changes.changed[old:][order], starts)
-        to_store = np.flatnonzero(changed & (changes.live[last] | stood))
-        gone = ~changes.live[last[to_store]]
-        previous = np.zeros(len(starts), dtype=np.int64)
-        previous[stored_rows.keys] = np.arange(old)
-        indices = np.where(gone, previous[to_store], last[to_store])
-        counted = stood.copy()
-        counted[stored_rows.expired] = True
-        partition.state.keys += int((~counted[to_store] & ~gone).sum()) - int(gone.sum())
-        partition.state.add(distinct[to_store], gone, take_rows(changes.all_rows, indices))
-        if not self._net:
-            yield from (add_row_kinds(*batch) for batch in changes.batches() if len(batch[1]))
+        self._decoder.dropped[Reason.UNAVAILABLE] += changes.nulls - nulls
 
     def _build_upserts(self, number: int, upserts: _Piece) -> KeyedRows:
         """Return upserts of a partition as `apply_upserts` takes them."""
@@ -272,31 +196,6 @@ class PartitionChanges:
             unavailable = Unavailable(upserts.unavailable, records)
         return KeyedRows(upserts.rows, upserts.deletes, nowhere, nowhere, unavailable)
 
-    def _check_hashes(
-        self, number: int, upserts: _Piece, stored: pa.RecordBatch, pairs: Integers, first: tuple[Integers, Integers]
-    ) -> None:
-        """Check that keys with equal hashes are equal.
-
-        Args:
-            number: The partition.
-            upserts: The upserts.
-            stored: The stored rows of some of the keys.
-            pairs: Two rows of indices of upserts with equal hashes.
-            first: The index of the first upsert of each key, and the index of the key of each stored row.
-        """
-        firsts, of_stored = first
-        for some, others, left, right in (
-            (upserts.rows, upserts.rows, pairs[0], pairs[1]),
-            (upserts.rows, stored, firsts[of_stored], np.arange(stored.num_rows)),
-        ):
-            for name in self._keys:
-                equal = compare_values(
-                    some.column(name).take(pa.array(left)), others.column(name).take(pa.array(right))
-                )
-                if not equal.all():
-                    offset = int(upserts.offsets[left[np.argmin(equal)]])
-                    self._fail(number, offset, "its key has the same 64-bit hash as another key of the partition")
-
     def _check_placement(self, number: int, upserts: _Piece, new: Integers) -> None:
         """Check that keys without a stored row belong to the partition.
 
@@ -310,9 +209,7 @@ class PartitionChanges:
             self._fail(
                 number,
                 int(upserts.offsets[new[np.argmin(belong)]]),
-                "its key does not belong to this partition by the murmur2 hash of its bytes as the table's key format "
-                "writes them: its producer chooses partitions or writes keys in another way, or the topic had another "
-                "number of partitions then",
+                self._placement.reason,
                 more=int((~belong).sum()) - 1,
             )
 
@@ -321,12 +218,12 @@ class PartitionChanges:
         raise RecordError(
             "read",
             self._plan.table,
-            f"{reason}; with changelog_state='partition' all records of a key must be in one partition",
+            f"{reason}; the query finds rows by partition, so all records of a key must be in one",
             topic=self._plan.topics.names[0],
             partition=partition,
             offset=offset,
             more=more,
-            fix=BUCKETS,
+            fix=BY_KEY,
         )
 
 
@@ -342,8 +239,10 @@ def _piece_of(decoded: RowsOfRecords, which: Integers | None) -> _Piece:
     return _Piece(take_rows(rows, which), deletes[which], offsets[which], unavailable)
 
 
-def _concat(pieces: Sequence[_Piece], rows: pa.RecordBatch) -> _Piece:
-    """Concatenate upserts of one partition, whose rows already are."""
+def _concat(pieces: Sequence[_Piece]) -> _Piece:
+    """Concatenate upserts of one partition."""
+    if len(pieces) == 1:
+        return pieces[0]
     names = {name for piece in pieces for name in piece.unavailable}
     unavailable = {
         name: np.concatenate(
@@ -352,7 +251,7 @@ def _concat(pieces: Sequence[_Piece], rows: pa.RecordBatch) -> _Piece:
         for name in names
     }
     return _Piece(
-        rows,
+        pa.concat_batches([piece.rows for piece in pieces]),
         np.concatenate([piece.deletes for piece in pieces]),
         np.concatenate([piece.offsets for piece in pieces]),
         unavailable,

@@ -1,17 +1,9 @@
-"""The columns of what upserts cause: changes, and single records; and the event time of chunks."""
+"""The columns of what upserts cause: changes, and single records."""
 
 from __future__ import annotations
 
 from kdsl.plan.model import ReadPlan
 from kdsl.types import model as t
-
-
-def event_time_column(plan: ReadPlan) -> str | None:
-    """Return the event-time column whose latest value chunks contain; None without watermark, or without state.
-
-    It is a column of the records: planning refuses another one (`kdsl.resolve.upserts.check_event_time`).
-    """
-    return None if plan.watermark is None or plan.upserts is None or not plan.upserts.images else plan.watermark.column
 
 
 def record_row(plan: ReadPlan) -> t.Row:

@@ -31,7 +31,7 @@ class UnavailableRule:
         allow_nulls: Whether they become NULL and are counted; otherwise they are an error.
         option: The option that makes them NULL, as users write it.
         report: Called with the table's name and the number of a task's values that became NULL, by
-            `kdsl.run.records.drops.Reason`; None if the result contains it (`CHANGED_BUCKETS`).
+            `kdsl.run.records.drops.Reason`; None if the caller counts them.
     """
 
     allow_nulls: bool = False

@@ -82,9 +82,9 @@ def read_rows(
         rules = (attrs.evolve(r, on_fail="dead_letter") if r.on_fail == "fail" else r for r in plan.rules)
         plan = attrs.evolve(plan, rules=tuple(rules))
     raw = make_records(by_topic, plan.topics.names if plan.topics.pattern is None else ())
-    if plan.upserts is not None:  # in one bucket, changes come in the order of their records
+    if plan.upserts is not None:  # by key, changes come in the order of their records
         images = plan.upserts.images and not case.snapshot
-        plan = attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, state="buckets", buckets=1, images=images))
+        plan = attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, routing="key", images=images))
     elif case.snapshot:
         raise KdslError(f"{plan.table} has no rows by key, so there is no snapshot; leave 'snapshot' out")
     computed = None

@@ -68,7 +68,7 @@ def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_t
     partition = lib.rd_kafka_topic_partition_list_add(partitions, topic.encode(), 0).contents
     partition.offset, metadata = 1, ctypes.create_string_buffer(b"\xff\x00\xfe")
     partition.metadata, partition.metadata_size = ctypes.addressof(metadata), 3
-    assert lib.rd_kafka_commit(handle, ctypes.c_void_p(partitions), 0) == 0
+    assert lib.rd_kafka_commit(handle, partitions, 0) == 0
     partition.metadata, partition.metadata_size = None, 0
     lib.rd_kafka_topic_partition_list_destroy(partitions)
     lib.rd_kafka_destroy(handle)

@@ -15,7 +15,7 @@ from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text
 from kdsl.run.checkpoint import folder as folders
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.folder import Folder, open_folder
+from kdsl.run.checkpoint.folder import Folder, open_folder, open_local_folder
 from kdsl.run.checkpoint.manifest import Manifest, RowRouting, read_manifest
 from kdsl.spark_internals.hadoop import HadoopFolder
 from tests.run.write_plans import part, write_plan
@@ -182,6 +182,53 @@ class TestFailures:
     ) -> None:
         with pytest.raises(CheckpointError, match=f"file:/cp/kdsl/topics.json cannot be {action}: "):
             use(checkpoint.folder)
+
+
+class TestOffsetLog:
+    @pytest.mark.parametrize(
+        ("text", "time"),
+        [
+            ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":1750000000500,"conf":{}}\n{}', 1_750_000_000.5),
+            ('v1\n{"batchWatermarkMs":0}\n{}', 0.0),
+            ("v1", 0.0),
+            ("v1\nno metadata", 0.0),
+        ],
+    )
+    def test_it_tells_when_a_batch_was_planned(self, text: str, time: float, tmp_path: Path) -> None:
+        (tmp_path / "offsets").mkdir()
+        (tmp_path / "offsets" / "0").write_text(text, encoding="utf-8")
+
+        assert Checkpoint(open_local_folder(tmp_path)).read_planned_time(0) == time
+        assert Checkpoint(open_local_folder(tmp_path)).read_planned_time(1) == 0.0
+
+
+class TestTwoStarts:
+    """A start reads the manifest, then waits for the lease of a prefix, whose holder may have started meanwhile."""
+
+    def test_what_the_other_one_stored_is_noticed(self, tmp_path: Path) -> None:
+        plan = plan_with_key()
+        waiting, holder = (Checkpoint(open_local_folder(tmp_path)) for _ in range(2))
+        for one in (waiting, holder):
+            one.check(plan, allow=False)
+        waiting.check_unchanged("Orders")
+
+        holder.create(Manifest("abc", plan_text(plan)), "Orders")
+
+        with pytest.raises(CheckpointError, match=r"^Orders: another start .* changed .*write\.json .*start the query"):
+            waiting.check_unchanged("Orders")
+        holder.check_unchanged("Orders")
+        holder.store(Manifest("abc", plan_text(plan), RowRouting("p", 1, "one")))
+        holder.check_unchanged("Orders")
+
+    def test_the_first_manifest_stays(self, tmp_path: Path) -> None:
+        first, second = (Checkpoint(open_local_folder(tmp_path)) for _ in range(2))
+        first.create(Manifest("abc", plan_text(plan_with_key())), "Orders")
+
+        with pytest.raises(CheckpointError, match="Orders: another start of the query has changed"):
+            second.create(Manifest("def", plan_text(plan_with_key())), "Orders")
+
+        second.check(plan_with_key(), allow=False)
+        assert second.manifest == first.manifest
 
 
 class TestFolder:

@@ -188,6 +188,40 @@ def test_old_files_are_removed_and_their_letters_still_count(settings: dict[str,
     assert start(folder, done=249)._queries[QUERY].counts(READ) == restored
 
 
+def test_the_letters_of_old_batches_count_when_the_next_batch_with_letters_runs_again(settings: dict[str, str]) -> None:
+    folder = MemoryFolder()
+    letters = start(folder)
+    letters.extend(map(attrs.asdict, [of_task(10, 15), of_task(200, 5)]))
+    finish(letters)
+    report.allow_all(QUERY)
+
+    again = start(folder, done=199)
+    again.extend(map(attrs.asdict, [of_task(200, 5)]))
+    finish(again)
+
+    with pytest.raises(DeadLetterError, match="20 records could not be read"):
+        check_refusal(refusals(), BatchId(QUERY, 200))
+    report.allow_all(QUERY)
+
+
+def test_batches_with_letters_are_refused_if_those_of_earlier_batches_cannot_be_read(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CheckpointError("the disk is gone")
+
+    monkeypatch.setattr(counts, "RunningQuery", fail)
+    letters = start(MemoryFolder())
+    query = Query(QUERY, "third run", session="a session")
+    with pytest.raises(CheckpointError, match="the disk is gone"):
+        letters.on_start(query)
+    letters.extend(map(attrs.asdict, [of_task(3, 1)]))
+
+    with pytest.raises(DeadLetterError, match="of earlier batches cannot be counted: the disk is gone"):
+        check_refusal(refusals(), BatchId(QUERY, 3))
+    report.allow_all(QUERY)
+
+
 def test_actions_count_by_themselves(settings: dict[str, str]) -> None:
     letters = start(MemoryFolder())
     actions = [BatchId("", 7), BatchId("", 8)]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.run.admin.errors import StalledError
 from kdsl.run.librdkafka import client_pool, consumers
+from kdsl.run.librdkafka.consumer_client import Answer, ConsumerClient
 from kdsl.run.librdkafka.consumers import (
     SIZES,
     PooledConsumer,
@@ -93,7 +94,7 @@ class TestLogins:
         port.close()
 
         consumer.assign([RANGE])
-        consumer.consume(1, 0)
+        consumer.consume(1, 0).free()
         assert "handshake" not in (consumer.last_error or "")
         consumer.close()
 
@@ -118,21 +119,21 @@ class TestLogins:
         consumer.close()
 
 
-class Asked(Consumer):
+class Asked(ConsumerClient):
     """A client that remembers how long each of its questions was allowed to take."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        super().__init__(settings)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.offsets: list[float] = []
         self.leaders: list[float] = []
 
-    def offsets_for_times(self, partitions: Any, timeout: float) -> Any:  # type: ignore[override]  # as it is called
-        self.offsets.append(timeout)
-        return super().offsets_for_times(partitions, timeout)
+    def offsets_for_times(self, partitions: Sequence[tuple[str, int, int]], seconds: float) -> list[Answer]:
+        self.offsets.append(seconds)
+        return super().offsets_for_times(partitions, seconds)
 
-    def list_topics(self, topic: str, timeout: float) -> Any:  # type: ignore[override]
-        self.leaders.append(timeout)
-        return super().list_topics(topic, timeout)
+    def partitions_of(self, topic: str, seconds: float) -> set[int]:
+        self.leaders.append(seconds)
+        return super().partitions_of(topic, seconds)
 
 
 AskingConsumer = Callable[..., tuple[PooledConsumer, Asked]]
@@ -143,10 +144,10 @@ def asking_consumer(monkeypatch: pytest.MonkeyPatch) -> AskingConsumer:
     """Create a consumer with a client of a kind, and return it with that client."""
 
     def create(kind: type[Asked], servers: str, **settings: Any) -> tuple[PooledConsumer, Asked]:
-        monkeypatch.setattr(consumers, "Consumer", kind)
+        monkeypatch.setattr(consumers, "ConsumerClient", kind)
         consumer = PooledConsumer(settings_of(servers, **settings), servers)
-        assert isinstance(consumer._consumer, Asked)
-        return consumer, consumer._consumer
+        assert isinstance(consumer._client, Asked)
+        return consumer, consumer._client
 
     return create
 
@@ -188,11 +189,11 @@ class TestOffsets:
         """As it does where it waits for a connection whose login takes too long; the error says no more than that."""
 
         class CutOff(Asked):
-            def offsets_for_times(self, partitions: Any, timeout: float) -> Any:  # type: ignore[override]
+            def offsets_for_times(self, partitions: Sequence[tuple[str, int, int]], seconds: float) -> list[Answer]:
                 if not self.offsets:
-                    self.offsets.append(timeout)
+                    self.offsets.append(seconds)
                     raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
-                return super().offsets_for_times(partitions, timeout)
+                return super().offsets_for_times(partitions, seconds)
 
         mock = MockCluster("orders")
         consumer, _ = asking_consumer(CutOff, mock.servers[0])

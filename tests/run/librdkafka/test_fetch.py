@@ -26,6 +26,7 @@ from kdsl.run.librdkafka.consumers import (
     return_consumer,
 )
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.message_batch import MessageBatch
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, ZONE
 from kdsl.run.librdkafka.source import BatchReader
@@ -130,6 +131,30 @@ class TestRecords:
         for topic, partition in partitions:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
             assert offsets == sorted(offsets)
+
+    def test_what_follows_a_range_does_not_hold_up_the_others(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        consumer: PooledConsumer,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        topic = kdsl_topic(partitions=4)
+        for partition in range(4):
+            kdsl_kafka.produce(topic, *(Record("x", partition=partition) for _ in range(5_000)))
+        consume, consumed = consumer.consume, 0
+
+        def count(most: int, seconds: float) -> MessageBatch:
+            nonlocal consumed
+            messages = consume(most, seconds)
+            consumed += len(messages)
+            return messages
+
+        monkeypatch.setattr(consumer, "consume", count)
+        result = fetch_raw(consumer, {"value"}, [Range(topic, partition, 0, 16) for partition in range(4)])
+
+        assert result.num_rows == 64
+        assert consumed <= 64 + 48 + 32 + 16
 
     def test_ranges_of_any_size_are_read_completely(
         self,

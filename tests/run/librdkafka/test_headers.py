@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KafkaReadError
 from kdsl.run import ffi as native
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer, borrow_consumer, discard
 from kdsl.run.offsets.stored import Range
@@ -74,12 +73,3 @@ def test_invalid_utf_8_is_replaced_and_everything_else_is_unchanged(
         [("caf\ufffd", b"")],
         [("ok", b"3")],
     ]
-
-
-def test_a_record_whose_headers_cannot_be_read_again_is_named(
-    mock_cluster: MockCluster, consumer: PooledConsumer
-) -> None:
-    produce(mock_cluster.servers[0], [(b"\xff", b"")])
-
-    with pytest.raises(KafkaReadError, match=f"Orders: the record at topic {TOPIC}, partition 0, offset 7 "):
-        consumer.read_headers([(TOPIC, 0, 0), (TOPIC, 0, 7)], "Orders", 1.0)

@@ -10,7 +10,7 @@ import pytest
 
 from kdsl.client_settings.to_librdkafka import TOKEN_CALLBACK
 from kdsl.run import ffi
-from kdsl.run.librdkafka.headers import HeaderReader
+from kdsl.run.librdkafka.consumers import PooledConsumer
 from kdsl.run.librdkafka.producer import Producer
 
 SETTINGS = {
@@ -42,22 +42,22 @@ class Tokens:
             assert self._changed.wait_for(lambda: self.calls >= calls, 60)
 
 
-@pytest.fixture(params=["consumer", "producer", "header reader"])
+@pytest.fixture(params=["consumer", "producer", "pooled consumer"])
 def kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
-def start(kind: str, tokens: Tokens) -> HeaderReader | Producer | int:
+def start(kind: str, tokens: Tokens) -> PooledConsumer | Producer | int:
     settings: dict[str, Any] = {**SETTINGS, TOKEN_CALLBACK: tokens}
-    if kind == "header reader":
-        return HeaderReader(settings, "servers")
+    if kind == "pooled consumer":
+        return PooledConsumer(settings, "servers")
     if kind == "producer":
         return Producer({name: value for name, value in settings.items() if name != "group.id"})
     return ffi.new_client(ffi.CONSUMER, settings)
 
 
-def stop(client: HeaderReader | Producer | int) -> None:
+def stop(client: PooledConsumer | Producer | int) -> None:
     if isinstance(client, int):
         ffi.library().rd_kafka_destroy(client)
     else:

@@ -15,10 +15,11 @@ from kdsl.errors import KafkaReadError, OffsetError
 from kdsl.plan.model import Upserts
 from kdsl.resolve.model import Start
 from kdsl.run.admin.cluster_admin import OffsetAndEpoch
+from kdsl.run.librdkafka import stream
 from kdsl.run.librdkafka.stream import Limits
 from kdsl.run.librdkafka.task_packing import clip
 from kdsl.run.librdkafka.truncation import EpochCheck, find_truncations
-from kdsl.run.offsets.stored import Offsets, Range
+from kdsl.run.offsets.stored import Offsets, Range, StateFolder
 from tests.mock_cluster import MockCluster
 from tests.run.read_plans import Query, read_plan
 from tests.run.scripted_log import PARTITION, ScriptedLog
@@ -131,7 +132,7 @@ def test_a_planned_batch_whose_records_are_lost_is_an_error(log: ScriptedLog) ->
         query.replay()
 
 
-def test_the_policy_cuts_a_planned_batch_and_counts_once(log: ScriptedLog) -> None:
+def test_the_policy_cuts_a_planned_batch_and_counts_once(log: ScriptedLog, caplog: pytest.LogCaptureFixture) -> None:
     query = begin(log, "earliest")
     query.plan_batch()
     log.append(100)
@@ -142,6 +143,8 @@ def test_the_policy_cuts_a_planned_batch_and_counts_once(log: ScriptedLog) -> No
     query.restart()
 
     assert query.replay() == (Range(*PARTITION, 1_000, 1_050),)
+    # A bounded read may end with this batch, so nothing else would say it.
+    assert "cut off at offset 1050, and the batch was planned up to offset 1100" in caplog.text
     assert query.plan_batch() == (Range(*PARTITION, 1_050, 1_150),)
     assert query.offsets.lost == {PARTITION: 50}
 
@@ -179,8 +182,12 @@ def test_an_epoch_that_the_brokers_do_not_know_is_always_an_error(
 
 
 @pytest.mark.parametrize("reset", ["none", "earliest"])
-def test_a_reset_policy_is_not_advised_if_rows_of_keys_are_kept_by_partition(reset: str, log: ScriptedLog) -> None:
+def test_a_reset_policy_is_not_advised_if_rows_of_keys_are_kept_by_partition(
+    reset: str, log: ScriptedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They contain those of lost records."""
+    by_partition = StateFolder("id", "partition", 1, partitioner="murmur2")
+    monkeypatch.setattr(stream, "create_state", lambda *_: by_partition)
     start = Start("earliest", reset=cast("Any", reset))
     plan = read_plan(start=start, upserts=Upserts(("text",), state="partition"))
     query = Query(plan, BROKERS, cast("Any", log))
@@ -196,6 +203,19 @@ def test_a_reset_policy_is_not_advised_if_rows_of_keys_are_kept_by_partition(res
     for message in (str(raised.value), str(raised_in_task.value)):
         assert "set the client property auto.offset.reset" not in message
         assert message.endswith("contain lost records, so auto.offset.reset does not help")
+
+
+def test_the_policy_is_followed_if_rows_of_keys_are_found_by_key(
+    log: ScriptedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "create_state", lambda *_: StateFolder("id", "key", 1, shards=8))
+    plan = read_plan(start=Start("earliest", reset="earliest"), upserts=Upserts(("text",)))
+    query = Query(plan, BROKERS, cast("Any", log))
+    query.plan_batch()
+    log.elect(990)
+    log.append(10)
+
+    assert query.plan_batch() == (Range(*PARTITION, 990, 1_000),)
 
 
 def test_brokers_without_epochs_are_not_asked(log: ScriptedLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,16 @@ from kdsl.run.metrics.on_rows import RowReporter
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool, add_up, append_report
 from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.tracker import NamedRead, Tracker
+from kdsl.run.offsets.stored import StateFolder
 from kdsl.run.records.drops import Reason
 from kdsl.types import model as t
 
 READ = "Orders-abc"
-NAME, STATE = new_name(READ), new_name(READ)
+NAME = new_name(READ)
 TIME = "2026-01-01T00:00:{:02d}.000Z"
 START = 1_767_225_600.0  # 2026-01-01
+BY_PARTITION = StateFolder("p", "partition", 10, partitioner="murmur2")
+BY_KEY = StateFolder("k", "key", 10, shards=2, version=1, former="p")
 
 
 def report(task: str, run: str, records: int, **more: Any) -> str:
@@ -289,53 +292,82 @@ class TestTracker:
 
 
 class TestState:
-    """The size of an upsert table's state, which buckets tell that a batch has touched."""
+    """The sizes of an upsert table's states, which the tasks of partitions or shards tell."""
 
-    def state_progress(self, batch: int, *sizes: str, name: str = STATE, run: str = "run-1") -> dict[str, Any]:
-        result = document(batch, 5 + batch, 9, report("a", str(batch), 1), run=run)
-        result["observedMetrics"][name] = {"state": {"numKeysInState": 0, "buckets": list(sizes)}}
-        return result
+    def state_progress(self, batch: int, *sizes: tuple[int, int, int], run: str = "run-1") -> dict[str, Any]:
+        """A batch in which one task reads a record, and others store states; each is a partition, keys and bytes."""
+        reports = [report(f"shard {size[0]}", str(batch), 0, state=[size]) for size in sizes]
+        return document(batch, 5 + batch, 9, report("a", str(batch), 1), *reports, run=run)
 
     def sizes(self, tracker: Tracker) -> tuple[int | None, int | None]:
         return source_metrics(tracker).num_keys_in_state, source_metrics(tracker).state_bytes
 
-    def test_buckets_add_up_and_each_has_its_last_size(self, tracker: Tracker) -> None:
+    def test_states_add_up_and_each_has_its_last_size(self, tracker: Tracker) -> None:
         tracker.add_progress(document(0, 5, 9, report("a", "1", 1)))
         assert self.sizes(tracker) == (None, None), "no state is told of"
-        tracker.add_progress(self.state_progress(1, "0 10 100", "7 2 30"))
+        tracker.add_progress(self.state_progress(1, (0, 10, 100), (7, 2, 30)))
         assert self.sizes(tracker) == (12, 130)
-        tracker.add_progress(self.state_progress(2, "7 0 0", "9 1 5"))
+        tracker.add_progress(self.state_progress(2, (7, 0, 0), (9, 1, 5)))
         assert self.sizes(tracker) == (11, 105)
 
-    def test_a_report_that_comes_again_or_late_changes_no_bucket_that_has_a_later_one(self, tracker: Tracker) -> None:
+    def test_a_report_that_comes_again_or_late_changes_no_state_that_has_a_later_one(self, tracker: Tracker) -> None:
         one, two, three = (
-            self.state_progress(1, "0 1 10", "1 1 10"),
-            self.state_progress(2, "0 2 20", "2 5 50"),
-            self.state_progress(3, "1 3 30"),
+            self.state_progress(1, (0, 1, 10), (1, 1, 10)),
+            self.state_progress(2, (0, 2, 20), (2, 5, 50)),
+            self.state_progress(3, (1, 3, 30)),
         )
         for message in (one, three, two, one):
             tracker.add_progress(message)
 
         assert self.sizes(tracker) == (10, 100)
 
-    def test_two_reads_of_one_table_in_a_query_have_two_states(self, tracker: Tracker) -> None:
-        message = self.state_progress(1, "0 1 10")
-        message["observedMetrics"] |= self.state_progress(1, "0 2 20", name=new_name(READ))["observedMetrics"]
-        tracker.add_progress(message)
+    def test_a_task_that_has_several_partitions_tells_of_each(self, tracker: Tracker) -> None:
+        task = report("t/0 t/1", "1", 5, state=[(0, 1, 10), (1, 2, 20)])
+        tracker.add_progress(document(0, 5, 9, task, report("t/2", "1", 5, state=[(2, 3, 30)])))
 
+        assert self.sizes(tracker) == (6, 60)
+
+    def test_the_tasks_of_shards_read_no_records(self, tracker: Tracker) -> None:
+        reporter = Reporter("shard 3")
+        reporter.state([(3, 5, 50)])
+        tracker.add_progress(document(0, 5, 9, report("a", "1", 4), reporter.report()))
+
+        assert (source_metrics(tracker).num_records_in, source_metrics(tracker).num_bytes_in) == (4, 40)
+        assert self.sizes(tracker) == (5, 50)
+
+    def in_state(self, state: StateFolder, document: dict[str, Any]) -> dict[str, Any]:
+        """A batch that ends in a state."""
+        end = {**document["sources"][0]["endOffset"], "state": attrs.asdict(state)}
+        return {**document, "sources": [{**document["sources"][0], "endOffset": end}]}
+
+    def test_rows_that_are_taken_over_leave_no_sizes_of_partitions(self, tracker: Tracker) -> None:
+        before = [
+            self.in_state(BY_PARTITION, self.state_progress(1, (0, 1, 10), (1, 1, 10), (9, 1, 10))),
+            self.in_state(BY_PARTITION, self.state_progress(2, (9, 2, 20))),
+        ]
+        after = [
+            self.in_state(BY_KEY, self.state_progress(3, (0, 2, 30), (1, 2, 30))),
+            self.in_state(attrs.evolve(BY_KEY, version=2, before=1), self.state_progress(4, (1, 3, 40))),
+        ]
+        tracker.add_progress(before[0])
         assert self.sizes(tracker) == (3, 30)
+        assert source_metrics(tracker).state_routing == {"by partition (murmur2)": 1}
 
-    def test_values_that_no_row_before_has_are_counted_as_values_that_were_left_out(self, tracker: Tracker) -> None:
-        tracker.add_progress(self.state_progress(1, "0 1 10 2", "7 2 30 0", "9 1 1 1"))
-        tracker.add_progress(self.state_progress(2, "0 1 10 4"))
+        for one in (*after, before[1], *before, *after):  # reports come late, and again
+            tracker.add_progress(one)
 
-        assert source_metrics(tracker).num_records_dropped["unavailable"] == 7
-        assert self.sizes(tracker) == (4, 41)
+        assert self.sizes(tracker) == (5, 70)
+        assert source_metrics(tracker).state_routing == {"by key": 1}
 
-    def test_a_new_run_does_not_report_untouched_buckets(self, tracker: Tracker) -> None:
-        tracker.add_progress(self.state_progress(1, "0 1 10"))
+    def test_without_a_state_there_is_no_routing(self, tracker: Tracker) -> None:
+        tracker.add_progress(document(1, 1, 1, report("a", "1", 1)))
+
+        assert source_metrics(tracker).state_routing == {}
+
+    def test_a_new_run_does_not_report_states_of_the_old_one(self, tracker: Tracker) -> None:
+        tracker.add_progress(self.state_progress(1, (0, 1, 10)))
         tracker.begin("run-2")
-        tracker.add_progress(self.state_progress(2, "1 2 20", run="run-2"))
+        tracker.add_progress(self.state_progress(2, (1, 2, 20), run="run-2"))
 
         assert self.sizes(tracker) == (2, 20)
 

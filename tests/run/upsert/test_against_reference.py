@@ -123,7 +123,7 @@ def name_of(topic: str) -> str:
     return topic.replace("-", "_").replace(".", "_")
 
 
-@pytest.mark.parametrize(("partitions", "state"), [(1, "buckets"), (3, "buckets"), (1, "partition")])
+@pytest.mark.parametrize(("partitions", "state"), [(1, "key"), (3, "key"), (1, "partition")])
 @pytest.mark.parametrize("formats", KINDS)
 def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     spark: SparkSession,
@@ -167,7 +167,7 @@ def test_net_changes_are_those_of_a_mini_batch(
         engine.run(statement)
         theirs = by_key([tuple(row) for row in engine.run(f"SELECT * FROM `{name_of(topic)}`")])
 
-    for state in ("buckets", "partition"):
+    for state in ("key", "partition"):
         streamed: list[Change] = []
         table = sql(ddl("net", topic, kdsl_kafka, "json", reading=True, limit=100, mode="net", state=state))
 

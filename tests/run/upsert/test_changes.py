@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import ROW_KINDS
 from kdsl.run.upsert.changes import KeyedRows, compute_changes, take_last_changes
+from tests.run.upsert.kept_rows import KeptRows
 
 SCHEMA = pa.schema(
     [
@@ -66,17 +67,21 @@ def normalize(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) ->
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches: list[Any]) -> None:
     truth: dict[int, Any] = {}
-    state: pa.RecordBatch | None = None
+    last_rows = KeptRows(SCHEMA, "k")
     for rows in batches:
         wanted = normalize(truth, rows)
-        if not rows:
-            continue
-        result = compute_changes(state, upserts(rows), ["k"])
-        state = result.state
 
-        assert [ROW_KINDS[k] for k in result.kinds] == [kind for kind, _ in wanted]
-        assert result.rows.to_pylist() == [row for _, row in wanted]
-        assert {row["k"]: row for row in result.state.to_pylist()} == truth
+        assert last_rows.run(upserts(rows)) == wanted
+        assert {row["k"]: row for row in last_rows.list()} == truth
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_changes_without_a_state_are_those_of_one_row_after_the_other(rows: list[Any]) -> None:
+    result = compute_changes(upserts(rows), ["k"])
+
+    kinds = (ROW_KINDS[k] for k in result.kinds)
+    assert list(zip(kinds, result.rows.to_pylist(), strict=True)) == normalize({}, rows)
 
 
 def place(change: tuple[str, Any]) -> tuple[int, str]:
@@ -99,17 +104,25 @@ def net_changes(before: dict[int, Any], after: dict[int, Any]) -> list[tuple[str
 def test_net_changes_are_those_from_before_a_batch_to_after_it(batches: list[Any]) -> None:
     """As Flink's mini-batch, which keeps the last record of each key, makes them."""
     truth: dict[int, Any] = {}
-    state: pa.RecordBatch | None = None
-    for rows in filter(None, batches):
+    last_rows = KeptRows(SCHEMA, "k", net=True)
+    for rows in batches:
         before = dict(truth)
         normalize(truth, rows)
 
-        result = compute_changes(state, upserts(rows), ["k"], net=True)
+        assert sorted(last_rows.run(upserts(rows)), key=place) == sorted(net_changes(before, truth), key=place)
+        assert {row["k"]: row for row in last_rows.list()} == truth
 
-        state = result.state
-        shown = list(zip((ROW_KINDS[k] for k in result.kinds), result.rows.to_pylist(), strict=True))
-        assert sorted(shown, key=place) == sorted(net_changes(before, truth), key=place)
-        assert {row["k"]: row for row in result.state.to_pylist()} == truth
+
+@settings(deadline=None)
+@given(ROWS)
+def test_net_changes_without_a_state_are_the_rows_that_are_left(rows: list[Any]) -> None:
+    truth: dict[int, Any] = {}
+    normalize(truth, rows)
+
+    result = compute_changes(upserts(rows), ["k"], net=True)
+
+    shown = list(zip((ROW_KINDS[k] for k in result.kinds), result.rows.to_pylist(), strict=True))
+    assert sorted(shown, key=place) == sorted(net_changes({}, truth), key=place)
 
 
 @settings(deadline=None)
@@ -134,7 +147,7 @@ def test_rows_of_one_key_from_two_partitions_go_by_time_and_each_partition_keeps
     rows = upserts([one(1, "a"), one(1, "late clock"), one(1, "b"), one(1, "between")], parts=[0, 0, 1, 1])
     rows = KeyedRows(rows.rows, rows.deletes, np.array([10, 5, 8, 9]), rows.partitions)
 
-    result = compute_changes(None, rows, ["k"])
+    result = compute_changes(rows, ["k"])
 
     shown = [(ROW_KINDS[k], name) for k, name in zip(result.kinds, result.rows.column("name").to_pylist(), strict=True)]
     assert [name for kind, name in shown if kind != "-U"] == ["b", "between", "a", "late clock"]
@@ -144,12 +157,12 @@ def test_rows_of_other_keys_keep_the_order_in_which_they_came() -> None:
     rows = upserts([one(1, "a"), one(2, "b"), one(3, "c")], parts=[0, 1, 1])
     rows = KeyedRows(rows.rows, rows.deletes, np.array([10, 1, 2]), rows.partitions)
 
-    assert compute_changes(None, rows, ["k"]).rows.column("k").to_pylist() == [1, 2, 3]
+    assert compute_changes(rows, ["k"]).rows.column("k").to_pylist() == [1, 2, 3]
 
 
 def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     rows = upserts([one(n % 3, "x" * (1000 if n % 5 == 0 else 10)) for n in range(50)])
-    result = compute_changes(None, rows, ["k"])
+    result = compute_changes(rows, ["k"])
 
     parts = list(result.batches(4000))
 
@@ -157,7 +170,7 @@ def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     assert max(sum(map(len, part.column("name").to_pylist())) for part, _ in parts) < 5000
     assert pa.Table.from_batches([part for part, _ in parts]).to_pylist() == result.rows.to_pylist()
     assert np.concatenate([kinds for _, kinds in parts]).tolist() == result.kinds.tolist()
-    assert [part.num_rows for part, _ in compute_changes(None, upserts([]), ["k"]).batches(1)] == [0]
+    assert [part.num_rows for part, _ in compute_changes(upserts([]), ["k"]).batches(1)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +186,7 @@ def test_a_repeated_row_with_nan_changes_nothing(kind: pa.DataType, value: Any) 
     rows = pa.RecordBatch.from_arrays([pa.array([1, 1, 1]), column], names=["k", "v"])
     every = KeyedRows(rows, np.zeros(3, dtype=bool), np.arange(3, dtype=np.int64), np.zeros(3, dtype=np.int64))
 
-    result = compute_changes(None, every, ["k"])
+    result = compute_changes(every, ["k"])
 
     assert [ROW_KINDS[k] for k in result.kinds] == ["+I", "-U", "+U"]
     assert [row["v"] is None for row in result.rows.to_pylist()] == [False, False, True]
@@ -188,11 +201,14 @@ def test_keys_may_be_several_columns_and_of_any_type(keys: list[str]) -> None:
     ]
     rows = upserts([(row, False) for row in values] + [(values[0] | {"k": 0}, False)])
 
-    result = compute_changes(None, rows, keys)
+    last_rows = KeptRows(SCHEMA, *keys)
+
+    changes = last_rows.run(rows)
 
     distinct = {repr([row[key] for key in keys]) for row in values}
-    assert result.state.num_rows == len(distinct)
-    assert sum(ROW_KINDS[k] == "+I" for k in result.kinds) == len(distinct)
+    assert len(last_rows.list()) == len(distinct)
+    assert sum(kind == "+I" for kind, _ in changes) == len(distinct)
+    assert [kind for kind, _ in changes] == [ROW_KINDS[k] for k in compute_changes(rows, keys).kinds]
 
 
 def test_nan_is_one_key_and_both_zeros_are_one() -> None:
@@ -201,7 +217,9 @@ def test_nan_is_one_key_and_both_zeros_are_one() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([*nans, 0.0, -0.0]), pa.array(range(5))], schema=schema)
     some = np.zeros(5, dtype=np.int64)
 
-    result = compute_changes(None, KeyedRows(rows, np.zeros(5, dtype=bool), some, some), ["k"])
+    upserts = KeyedRows(rows, np.zeros(5, dtype=bool), some, some)
+    last_rows = KeptRows(schema, "k")
 
-    assert result.rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]
-    assert result.state.column("n").to_pylist() == [2, 4]
+    assert [row["n"] for _, row in last_rows.run(upserts)] == [0, 0, 1, 1, 2, 3, 3, 4]
+    assert sorted(row["n"] for row in last_rows.list()) == [2, 4]
+    assert compute_changes(upserts, ["k"]).rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import attrs
 import pyarrow as pa
 import pytest
 
 from kdsl import Col, Json, PrimaryKey, UpsertTable, Virtual, virtual
-from kdsl.errors import RecordError
-from kdsl.formats import ROW_KIND
+from kdsl.errors import KdslError, RecordError
 from kdsl.plan.build import read_plan
-from kdsl.plan.model import ReadPlan, Upserts as Upserting
+from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
-from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.run.upsert import chunks
 from kdsl.run.upsert.changes import KeyedRows
 from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
+from kdsl.run.upsert.shard_changes import ShardOfBatch, chunks_of
+from kdsl.run.upsert.steps import ShardStep
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
-from kdsl.types.parse import parse_type
+
+SHARDS = 8
 
 
-class Users(UpsertTable, topic="users", key=Json(), value=Json(), value_fields="EXCEPT_KEY", changelog_buckets=8):
+class Users(UpsertTable, topic="users", key=Json(), value=Json(), value_fields="EXCEPT_KEY"):
     """Users by their number."""
 
     user_id: PrimaryKey[int]
@@ -47,21 +50,21 @@ def raw(*records: tuple[int, int, bytes | None, bytes | None]) -> pa.RecordBatch
 
 
 def pack(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
-    packer = ChunkOutput(RecordDecoder(plan()), plan().upserts)  # type: ignore[arg-type]
+    packer = ChunkOutput(RecordDecoder(plan()), plan().upserts, SHARDS)  # type: ignore[arg-type]
     return [*(item for batch in batches for item in packer.add(batch)), *packer.finish()]
 
 
-def rows_by_bucket(batches: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
+def rows_by_shard(batches: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
     schema = arrow_schema(t.Row(plan().columns.fields[1:], nullable=False))
-    by_bucket: dict[int, list[Chunk]] = {}
+    by_shard: dict[int, list[Chunk]] = {}
     for batch in reversed(batches):  # in any order
-        for row in batch.drop_columns(["time"]).to_pylist():
-            by_bucket.setdefault(row.pop("bucket"), []).append(Chunk(**row))
-    results = {bucket: read_chunks(of, schema) for bucket, of in by_bucket.items()}
-    return {bucket: rows for bucket, rows in results.items() if rows is not None}
+        for shard, chunk in chunks_of(batch):
+            by_shard.setdefault(shard, []).append(chunk)
+    results = {shard: read_chunks(of, schema) for shard, of in by_shard.items()}
+    return {shard: rows for shard, rows in results.items() if rows is not None}
 
 
-def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_deletes_of_a_shard_come_out_in_the_order_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "MAX_ROWS", 5)
     records = [
         (n % 2, n // 2, b'{"user_id":%d}' % (n % 7), None if n % 5 == 4 else b'{"name":"n%d"}' % n) for n in range(40)
@@ -70,20 +73,20 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
     actual = pack(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
 
     assert len(actual) > 5
-    result = rows_by_bucket(actual)
+    result = rows_by_shard(actual)
     seen = [
-        (bucket, row["user_id"], row["name"], bool(delete), int(time) - 1000, row["place"], int(part))
-        for bucket, of in result.items()
+        (shard, row["user_id"], row["name"], bool(delete), int(time) - 1000, row["place"], int(part))
+        for shard, of in result.items()
         for row, delete, time, part in zip(of.rows.to_pylist(), of.deletes, of.times, of.partitions, strict=True)
     ]
-    assert len({(bucket, key) for bucket, key, *_ in seen}) == 7, "a key has one bucket"
+    assert len({(shard, key) for shard, key, *_ in seen}) == 7, "a key has one shard"
     assert sorted((key, name or "", place) for _, key, name, _, _, place, _ in seen) == sorted(
         (n % 7, "" if n % 5 == 4 else f"n{n}", n // 2) for n in range(40)
     )
     assert all(delete == (name is None) for _, _, name, delete, *_ in seen)
-    for bucket in result:
+    for shard in result:
         for part in (0, 1):
-            places = [place for b, _, _, _, _, place, p in seen if (b, p) == (bucket, part)]
+            places = [place for b, _, _, _, _, place, p in seen if (b, p) == (shard, part)]
             assert places == sorted(places)
 
 
@@ -95,30 +98,43 @@ def test_the_ranges_of_a_task_may_surround_those_of_another_task() -> None:
     )
 
     for task in ([first, third], [third, first]):
-        result = rows_by_bucket([*pack(second), *pack(*task)])
+        result = rows_by_shard([*pack(second), *pack(*task)])
         rows = [row for of in result.values() for row in of.rows.to_pylist() if row["user_id"] == 1]
         assert [row["place"] for row in rows] == [0, 1, 2, 3, 4, 5]
         assert [row["name"] for row in rows] == [f"n{n}" for n in range(6)]
 
 
-@pytest.mark.parametrize("kind", ["timestamp_ltz(3)", "timestamp(6)"])
-def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
-    row = t.Row((t.Field(ROW_KIND, t.STRING), t.Field("k", t.Int()), t.Field("at", parse_type(kind))), nullable=False)
-    schema = arrow_schema(row)
-    times = pa.array([3000, 1000, 2000, None], pa.int64()).cast(pa.timestamp("ms")).cast(schema.field("at").type)
-    rows = pa.RecordBatch.from_arrays([pa.array(["+U"] * 4), pa.array([1, 1, 2, 3], pa.int32()), times], schema=schema)
-    records = raw(*((0, n, b"", b"") for n in range(4)))
+def test_one_task_of_a_batch_says_to_every_shard_what_it_does() -> None:
+    step = ShardStep("id", SHARDS, 7, 8, 9, (("id/partition-0", 5),), "old")
+    some = raw((0, 0, b'{"user_id":1}', b'{"name":"a"}'))
+    decoder, upserts = RecordDecoder(plan()), plan().upserts
+    assert upserts is not None
+    batches = []
+    for task in (step, attrs.evolve(step, tells=False)):
+        output = ChunkOutput(decoder, upserts, SHARDS, task)
+        batches += [*output.add(some), *output.finish()]
 
-    result = chunks.build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
+    by_shard: dict[int, list[Chunk]] = {}
+    for batch in batches:
+        for shard, chunk in chunks_of(batch):
+            by_shard.setdefault(shard, []).append(chunk)
 
-    values = result.column("time").view(pa.int64()).to_pylist()
-    assert values[0] is None, "settings have no time"
-    assert sorted(values[1:], key=str) == [2_000_000, 3_000_000, None]
+    assert sorted(by_shard) == list(range(SHARDS))
+    of = {shard: ShardOfBatch.of("Users", shard, chunks) for shard, chunks in by_shard.items()}
+    assert {one.step for one in of.values()} == {step}
+    assert sorted(len(one.chunks) for one in of.values()) == [*[0] * (SHARDS - 1), 2]
 
-    limited = chunks.build_chunks(
-        [RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at", 2_500_000
-    )
-    assert sorted(limited.column("time").view(pa.int64()).to_pylist()[1:], key=str) == [1_000_000, 2_000_000, None]
+
+def test_rows_of_a_shard_without_its_version_or_with_two_are_an_error() -> None:
+    """As when rows are filtered between the source and the changes, or those of two batches come together."""
+    rows = Chunk("users", 0, 0, b"rows")
+    steps = [Chunk("", 0, 0, b"", ShardStep("id", SHARDS, None, end).to_text()) for end in (1, 2)]
+    assert ShardOfBatch.of("Users", 3, [steps[0], rows, steps[0]]).chunks == (rows,)
+
+    with pytest.raises(KdslError, match="the rows of shard 3 came without a version of their state"):
+        ShardOfBatch.of("Users", 3, [rows])
+    with pytest.raises(KdslError, match="the rows of shard 3 came with several versions of their state"):
+        ShardOfBatch.of("Users", 3, steps)
 
 
 def test_a_record_without_a_key_is_an_error_that_names_it() -> None:

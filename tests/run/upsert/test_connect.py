@@ -15,11 +15,11 @@ from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
 
-servers, source, target, checkpoint = sys.argv[1:]
+servers, source, target, checkpoint, states = sys.argv[1:]
 spark.conf.set("spark.sql.shuffle.partitions", "2")
 
 
-class Users(UpsertTable, topic=source, key=Json(), value=Json()):
+class Users(UpsertTable, topic=source, key=Json(), value=Json(), state_location=states):
     id: PrimaryKey[int]
     name: Col[str]
 
@@ -28,8 +28,16 @@ class Copies(Users, topic=target):
     pass
 
 
+class ByKey(Users, topic=source, changelog_state="key"):
+    pass
+
+
 class ByPartition(Users, topic=source, changelog_state="partition"):
     pass
+
+
+class Beside(UpsertTable, topic=source, key=Json(), value=Json()):
+    id: PrimaryKey[int]
 
 
 cluster = Cluster(servers)
@@ -39,8 +47,11 @@ query = Copies.write_stream(
     Users.read_stream(spark, cluster), cluster, checkpoint=checkpoint, trigger={"availableNow": True}
 )
 assert query.awaitTermination(300)
+by_key = ByKey.read_stream(spark, cluster).writeStream.format("memory").queryName("by_key")
+by_key = by_key.option("checkpointLocation", checkpoint + "-by-key").trigger(availableNow=True).start()
+assert by_key.awaitTermination(300)
 try:
-    ByPartition.read_stream(spark, cluster)
+    Beside.read_stream(spark, cluster)
     refused = ""
 except KdslError as e:
     refused = str(e)
@@ -49,8 +60,10 @@ print(json.dumps({
     "copies": sorted(changelog_lines(Copies.read(spark, cluster).toArrow())),
     "left": [(row.id, row.name) for row in left],
     "by_partition": sorted(changelog_lines(ByPartition.read(spark, cluster).toArrow())),
+    "by_key": sorted(changelog_lines(spark.table("by_key").toArrow())),
     "refused": refused,
     "keys": metrics(query).source.num_keys_in_state,
+    "shards": [getattr(metrics(by_key).source, name) for name in ("num_keys_in_state", "state_bytes", "state_routing")],
 }))
 spark.stop()
 """
@@ -59,13 +72,18 @@ spark.stop()
 def test_changelogs_are_read_and_written(
     connect: ConnectServer, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    arguments = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), str(tmp_path / "checkpoint"))
+    (tmp_path / "states").mkdir()
+    folders = (str(tmp_path / name) for name in ("checkpoint", "states"))
+    arguments = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), *folders)
 
     document = json.loads(connect.run(SCRIPT, *arguments, folder=tmp_path).splitlines()[-1])
 
     assert document["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
-    assert document["by_partition"] == document["copies"]
-    assert "changelog_state='partition'" in document["refused"]
+    assert document["by_partition"] == document["by_key"] == document["copies"]
+    assert "state_location=" in document["refused"]
     assert "Spark Connect" in document["refused"]
     assert document["left"] == [[1, "c"]]
     assert document["keys"] == 1
+    keys, size, routing = document["shards"]
+    assert (keys, routing) == (1, {"by key": 1})
+    assert size > 0

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from kdsl.ddl.load import read_definition
-from kdsl.formats import ROW_KINDS
 from kdsl.plan.build import read_plan
 from kdsl.resolve import resolve
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
-from kdsl.run.upsert.changes import compute_changes
-from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
+from kdsl.run.upsert.chunks import ChunkOutput, read_chunks
+from kdsl.run.upsert.shard_changes import chunks_of
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
+from tests.run.upsert.kept_rows import KeptRows
 
 ANSWERS = json.loads((Path(__file__).parent / "duplicates" / "answers.json").read_text(encoding="utf-8"))
 CASES = sorted(name for name in ANSWERS if name != "refused")
@@ -31,12 +31,12 @@ def ours(kind: str, messages: list[str], size: int) -> list[list[Any]]:
     table = read_definition(
         "CREATE TABLE changes (id BIGINT, name STRING, note STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ("
         f"'connector' = 'kafka', 'topic' = 't', 'format' = '{kind}', 'cdc-events-duplicate' = 'true', "
-        "'scan.changelog.buckets' = '1', 'scan.startup.mode' = 'earliest-offset')"
+        "'scan.startup.mode' = 'earliest-offset')"
     )
     plan = read_plan(resolve(table, "read"))
     assert plan.upserts is not None
     decoder, schema = RecordDecoder(plan), arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
-    state: pa.RecordBatch | None = None
+    last_rows = KeptRows(schema, *plan.upserts.keys)
     results: list[list[Any]] = []
     for at in range(0, len(messages), size):
         part = messages[at : at + size]
@@ -47,16 +47,12 @@ def ours(kind: str, messages: list[str], size: int) -> list[list[Any]]:
             "timestamp": [0] * len(part),
             "value": [message.encode() for message in part],
         }
-        packer = ChunkOutput(decoder, plan.upserts)
+        packer = ChunkOutput(decoder, plan.upserts, 1)
         raw = pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
         packed = [*packer.add(raw), *packer.finish()]
-        rows = [row for batch in packed for row in batch.drop_columns(["time", "bucket"]).to_pylist()]
-        upserts = read_chunks((Chunk(**row) for row in rows), schema, events=True)
+        upserts = read_chunks((chunk for batch in packed for _, chunk in chunks_of(batch)), schema, events=True)
         assert upserts is not None
-        result = compute_changes(state, upserts, plan.upserts.keys)
-        state = result.state
-        pairs = zip(result.kinds, result.rows.to_pylist(), strict=True)
-        results += [[ROW_KINDS[kind], *row.values()] for kind, row in pairs]
+        results += [[kind, *row.values()] for kind, row in last_rows.run(upserts)]
     return results
 
 

@@ -16,7 +16,6 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl import CanalJson, Col, DebeziumJson, Format, Json, KafkaTable, Key, MaxwellJson, OggJson, PrimaryKey
 from kdsl.errors import KdslError, RecordError
-from kdsl.formats import ROW_KINDS
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
@@ -26,9 +25,13 @@ from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.run.upsert.changes import KeyedRows, Unavailable, UnavailableError, compute_changes, take_last_changes
 from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
+from kdsl.run.upsert.shard_changes import chunks_of
+from kdsl.run.upsert.state import UnavailableRule
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
+from tests.run.upsert.kept_rows import KeptRows
 
+SHARDS = 4
 Row = dict[str, Any]
 Record = tuple[bytes | None, bytes | None]
 FORMATS = [DebeziumJson(truncate="apply"), OggJson(), CanalJson(), MaxwellJson()]
@@ -36,9 +39,7 @@ each_format = pytest.mark.parametrize("value", FORMATS, ids=lambda value: value.
 
 
 def plan_of(value: Format, **arguments: Any) -> ReadPlan:
-    sample: dict[str, Any] = {"cdc_events_duplicate": True, "changelog_buckets": 4, **arguments}
-    if not sample["cdc_events_duplicate"]:
-        del sample["changelog_buckets"]
+    sample: dict[str, Any] = {"cdc_events_duplicate": True, **arguments}
 
     class Users(KafkaTable, topic="users", key=Json(), value=value, **sample):
         id: PrimaryKey[int]
@@ -92,36 +93,34 @@ def key_of(number: int) -> bytes:
 
 
 class State:
-    """The buckets of a table, from one batch to the next."""
+    """The shards of a table, from one batch to the next."""
 
     def __init__(self, plan: ReadPlan) -> None:
         assert plan.upserts is not None
         self._plan, self._upserts = plan, plan.upserts
         self._decoder = RecordDecoder(plan)
         self._schema = arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
-        self.buckets: dict[int, pa.RecordBatch] = {}
+        self.shards = [KeptRows(self._schema, *plan.upserts.keys) for _ in range(SHARDS)]
 
     def upserts(self, *batches: pa.RecordBatch) -> dict[int, KeyedRows]:
-        packer = ChunkOutput(self._decoder, self._upserts)
+        packer = ChunkOutput(self._decoder, self._upserts, SHARDS)
         actual = [*(each for batch in batches for each in packer.add(batch)), *packer.finish()]
         chunks: dict[int, list[Chunk]] = {}
         for batch in actual:
-            for row in batch.drop_columns(["time"]).to_pylist():
-                chunks.setdefault(row.pop("bucket"), []).append(Chunk(**row))
-        results = {bucket: read_chunks(of, self._schema, events=True) for bucket, of in chunks.items()}
-        return {bucket: rows for bucket, rows in results.items() if rows is not None}
+            for shard, chunk in chunks_of(batch):
+                chunks.setdefault(shard, []).append(chunk)
+        results = {shard: read_chunks(of, self._schema, events=True) for shard, of in chunks.items()}
+        return {shard: rows for shard, rows in results.items() if rows is not None}
 
     def run(self, *batches: pa.RecordBatch) -> list[tuple[str, Row]]:
         """The changes of a batch."""
         shown: list[tuple[str, Row]] = []
-        for bucket, upserts in self.upserts(*batches).items():
-            result = compute_changes(self.buckets.get(bucket), upserts, self._upserts.keys)
-            self.buckets[bucket] = result.state
-            shown += [(ROW_KINDS[k], row) for k, row in zip(result.kinds, result.rows.to_pylist(), strict=True)]
+        for shard, upserts in self.upserts(*batches).items():
+            shown += self.shards[shard].run(upserts)
         return shown
 
     def rows(self) -> dict[int, Row]:
-        return {row["id"]: row for state in self.buckets.values() for row in state.to_pylist()}
+        return {row["id"]: row for last_rows in self.shards for row in last_rows.list()}
 
 
 def by_key(changed: list[tuple[str, Row]]) -> dict[int, list[tuple[str, Row]]]:
@@ -344,7 +343,7 @@ def make_inserts(*numbers: int) -> list[Record]:
 
 
 class TestTruncates:
-    """A message that the table was emptied reaches every bucket, at its place among the others."""
+    """A message that the table was emptied reaches every shard, at its place among the others."""
 
     def state(self) -> State:
         return State(plan_of(DebeziumJson(truncate="apply")))
@@ -454,46 +453,43 @@ def lacking(rows: list[tuple[int, str | None, str | None]], parts: list[int] | N
 class TestUnavailable:
     """Values that messages do not have are those of the rows before."""
 
+    def keep_rows(self, *rows: tuple[int, str | None, str | None]) -> KeptRows:
+        """Rows that a batch has left."""
+        last_rows = KeptRows(SCHEMA, "k")
+        if rows:
+            last_rows.run(lacking([*rows]))
+        return last_rows
+
     def test_the_value_in_state_stays(self) -> None:
-        state = compute_changes(None, lacking([(1, "a1", "b1"), (2, "a2", "b2")]), ["k"]).state
+        last_rows = self.keep_rows((1, "a1", "b1"), (2, "a2", "b2"))
 
-        result = compute_changes(
-            state, lacking([(2, None, "B2"), (1, "A1", None), (1, None, "B1"), (2, None, "B2")]), ["k"]
-        )
+        changes = last_rows.run(lacking([(2, None, "B2"), (1, "A1", None), (1, None, "B1"), (2, None, "B2")]))
 
-        shown = [
-            (ROW_KINDS[k], tuple(row.values())) for k, row in zip(result.kinds, result.rows.to_pylist(), strict=True)
-        ]
-        assert [one for one in shown if one[0] != "-U"] == [
+        assert [(kind, tuple(row.values())) for kind, row in changes if kind != "-U"] == [
             ("+U", (2, "a2", "B2")),
             ("+U", (1, "A1", "b1")),
             ("+U", (1, "A1", "B1")),
         ]
-        assert sorted(map(tuple, (row.values() for row in result.state.to_pylist()))) == [
-            (1, "A1", "B1"),
-            (2, "a2", "B2"),
-        ]
+        assert sorted(tuple(row.values()) for row in last_rows.list()) == [(1, "A1", "B1"), (2, "a2", "B2")]
 
     def test_one_of_the_same_batch_stays_too(self) -> None:
-        result = compute_changes(
-            None, lacking([(1, "a", "b"), (1, None, "B"), (1, None, None), (1, "A", "c")][:2]), ["k"]
-        )
-
-        assert result.state.to_pylist() == [{"k": 1, "a": "a", "b": "B"}]
+        assert self.keep_rows((1, "a", "b"), (1, None, "B")).list() == [{"k": 1, "a": "a", "b": "B"}]
 
     def test_of_a_deleted_row_nothing_stays(self) -> None:
         upserts = lacking([(1, "a", "b"), (1, None, None), (1, None, "c")])
 
-        with pytest.raises(UnavailableError) as error:
-            compute_changes(None, upserts, ["k"])
-        assert (error.value.column, error.value.record, error.value.required) == ("a", ("t", 0, 102), False)
+        for compute in (self.keep_rows().run, lambda upserts: compute_changes(upserts, ["k"])):
+            with pytest.raises(UnavailableError) as error:
+                compute(upserts)
+            assert (error.value.column, error.value.record, error.value.required) == ("a", ("t", 0, 102), False)
 
     def test_without_a_row_before_the_value_may_be_null_and_is_counted(self) -> None:
         upserts = lacking([(1, None, "b"), (1, None, "c"), (2, "a", "b")])
-        result = compute_changes(None, upserts, ["k"], allow_nulls=True)
+        last_rows = self.keep_rows()
+        last_rows.run(upserts, UnavailableRule(allow_nulls=True))
 
-        assert result.nulls == 2
-        assert {row["k"]: row["a"] for row in result.state.to_pylist()} == {1: None, 2: "a"}
+        assert last_rows.nulls == compute_changes(upserts, ["k"], allow_nulls=True).nulls == 2
+        assert {row["k"]: row["a"] for row in last_rows.list()} == {1: None, 2: "a"}
         last, _, nulls = take_last_changes(upserts, ["k"], allow_nulls=True)
         assert (last.column("a").to_pylist(), nulls) == ([None, "a"], 1)
 
@@ -515,23 +511,24 @@ class TestUnavailable:
 
     def test_a_column_that_is_not_null_cannot_be_null(self) -> None:
         with pytest.raises(UnavailableError) as error:
-            compute_changes(None, lacking([(1, "a", None)]), ["k"], allow_nulls=True)
+            self.keep_rows().run(lacking([(1, "a", None)]), UnavailableRule(allow_nulls=True))
         assert error.value.required
 
     def test_what_came_before_from_another_partition_is_what_came_before_in_time(self) -> None:
         rows: list[tuple[int, str | None, str | None]] = [(1, None, "late"), (1, "first", "b"), (2, "x", "y")]
         upserts = lacking(rows, parts=[0, 1, 1], times=[9, 1, 2])
+        last_rows = self.keep_rows()
+        last_rows.run(upserts)
 
-        result = compute_changes(None, upserts, ["k"])
-
-        assert {row["k"]: (row["a"], row["b"]) for row in result.state.to_pylist()} == {
-            1: ("first", "late"),
-            2: ("x", "y"),
-        }
+        wanted = {1: ("first", "late"), 2: ("x", "y")}
+        assert {row["k"]: (row["a"], row["b"]) for row in last_rows.list()} == wanted
+        computed = compute_changes(upserts, ["k"]).rows.to_pylist()
+        assert {row["k"]: (row["a"], row["b"]) for row in computed} == wanted
 
     def test_the_record_is_named_in_any_order(self) -> None:
         upserts = lacking([(1, "z", "y"), (2, None, "b"), (1, "y", "z")], parts=[0, 0, 1], times=[5, 6, 1])
 
-        with pytest.raises(UnavailableError) as error:
-            compute_changes(None, upserts, ["k"])
-        assert error.value.record == ("t", 0, 101)
+        for compute in (self.keep_rows().run, lambda upserts: compute_changes(upserts, ["k"])):
+            with pytest.raises(UnavailableError) as error:
+                compute(upserts)
+            assert error.value.record == ("t", 0, 101)

@@ -65,6 +65,9 @@ def upsert(key: int, row: dict[str, Any] | None, **more: Any) -> Record:
 
 class TestStateful:
     @pytest.mark.reliability
+    @pytest.mark.parametrize(
+        ("transport", "state"), [("librdkafka", "partition"), ("librdkafka", "key"), ("jvm", "auto")]
+    )
     def test_a_window_over_the_time_of_the_records(
         self,
         spark: SparkSession,
@@ -72,10 +75,18 @@ class TestStateful:
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
         run_and_collect: Any,
+        transport: Any,
+        state: Any,
     ) -> None:
-        """A row before has its own time, so that it takes back what it gave to its window."""
+        """A row before has its own time, so that it takes back what it gave to its window.
 
-        class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json(), max_records_per_trigger=4):
+        Spark ends with a batch without records, after which the query goes on.
+        """
+
+        class Users(
+            UpsertTable, topic=kdsl_topic(), key=Json(), value=Json(), max_records_per_trigger=4, transport=transport,
+            changelog_state=state,
+        ):  # fmt: skip
             id: PrimaryKey[int]
             name: Col[str]
             at: Col[datetime] = metadata("timestamp", watermark="1 hour")
@@ -83,13 +94,20 @@ class TestStateful:
         times = [(1, "a", 0), (2, "b", 5), (1, "c", 12), (2, None, 13), (3, "d", 14), (9, "end", 100_000)]
         start = 1_700_000_000_000 // 10_000 * 10_000
         records = [upsert(k, None if n is None else {"name": n}, timestamp=start + t * 1000) for k, n, t in times]
-        kdsl_kafka.produce(Users.definition().options.topic[0], *records, upsert(9, None, timestamp=start + 10**9))
+        last = upsert(10, {"name": "last"}, timestamp=start + 10**9)
+        kdsl_kafka.produce(Users.definition().options.topic[0], *records, last)
 
-        signs = Users.read_stream(spark, cluster).selectExpr("at", f"CASE WHEN {AFTER} THEN 1 ELSE -1 END AS one")
-        windows = signs.groupBy(sf.expr("window(at, '10 seconds')")).sum("one").toDF("window", "users")
-        result = run_and_collect(windows.selectExpr("unix_millis(window.start) AS at", "users"))
+        def collect() -> list[Any]:
+            signs = Users.read_stream(spark, cluster).selectExpr("at", f"CASE WHEN {AFTER} THEN 1 ELSE -1 END AS one")
+            windows = signs.groupBy(sf.expr("window(at, '10 seconds')")).sum("one").toDF("window", "users")
+            rows = run_and_collect(windows.selectExpr("unix_millis(window.start) AS at", "users"))
+            return sorted((row.at - start, row.users) for row in rows)
 
-        assert sorted((row.at - start, row.users) for row in result) == [(0, 0), (10_000, 2), (100_000_000, 0)]
+        assert collect() == [(0, 0), (10_000, 2), (100_000_000, 1)]
+        kdsl_kafka.produce(
+            Users.definition().options.topic[0], upsert(10, {"name": "more"}, timestamp=start + 2 * 10**9)
+        )
+        assert collect() == [(1_000_000_000, 0)]
 
     @pytest.mark.reliability
     def test_users_of_several_regions_with_a_watermark_and_a_computed_column(

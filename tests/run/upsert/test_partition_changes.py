@@ -1,9 +1,10 @@
-"""Changes that are computed by topic partition: the same as in buckets, over batches, repeats and dead tasks."""
+"""Changes that are computed by topic partition, over batches, repeats and dead tasks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kdsl import Col, DebeziumJson, Json, KafkaTable, PrimaryKey, UpsertTable
+from kdsl import Col, DebeziumJson, Json, KafkaTable, PrimaryKey, UpsertTable, metadata
 from kdsl.errors import KdslError, RecordError
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
+from kdsl.run.librdkafka.task_output import choose_fields
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
-from kdsl.run.upsert import partition_changes, partition_state
-from kdsl.run.upsert.partition_changes import PartitionChanges, StateSteps
-from kdsl.run.upsert.partition_state import PartitionState
-from kdsl.run.upsert.partitioned_keys import choose_partitions, hash_murmur2
+from kdsl.run.state_files.local import LocalFiles
+from kdsl.run.upsert import keyed_state, partition_changes, shared_hashes, state_changes
+from kdsl.run.upsert.keyed_state import KeyedState
+from kdsl.run.upsert.partition_changes import PartitionChanges
+from kdsl.run.upsert.partitioners import choose_partitions
+from kdsl.run.upsert.steps import PartitionSteps, ShardStep
+from tests.run.upsert.states import few_hashes, key_of
 
 PARTITIONS = 3
 
@@ -62,10 +67,6 @@ def plan_of(table: Any) -> ReadPlan:
     return read_plan(resolve(table.definition(), "read"))
 
 
-def key_of(user: int) -> bytes:
-    return b'{"user_id":%d}' % user
-
-
 def home_of(user: int) -> int:
     return int(choose_partitions(pa.array([key_of(user)]), PARTITIONS)[0])
 
@@ -88,8 +89,8 @@ class Log:
     def output(self) -> PartitionChanges:
         """The output of a task that reads all records since the last batch."""
         steps = [(p, self.starts[p], self.ends[p]) for p in range(self.partitions) if self.starts[p] != self.ends[p]]
-        of_task = StateSteps("s", self.partitions, tuple(steps), self.time)
-        return PartitionChanges(self.decoder, self.plan, of_task, self.folder)
+        of_task = PartitionSteps("s", self.partitions, tuple(steps), self.time)
+        return PartitionChanges(self.decoder, self.plan, of_task, lambda name: LocalFiles(self.folder / name))
 
     def batches(self, size: int = 4) -> Iterator[pa.RecordBatch]:
         for at in range(0, len(self.records), size):
@@ -102,8 +103,9 @@ class Log:
                 "key": [key for *_, key, _ in records],
                 "value": [value for *_, value in records],
             }
-            arrays = [pa.array(v, RAW[n]) for n, v in columns.items()]
-            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+            fetched = choose_fields(self.decoder, self.plan, PartitionSteps("s", self.partitions, ()))
+            names = [name for name in columns if name in fetched | {"topic", "partition", "offset"}]
+            yield pa.RecordBatch.from_arrays([pa.array(columns[n], RAW[n]) for n in names], names)
 
     def read(self, size: int = 4) -> list[dict[str, Any]]:
         """The changes of all records since the last batch, which remains open."""
@@ -155,22 +157,27 @@ VALUES = st.one_of(
 RECORDS = st.lists(st.tuples(st.integers(0, 12), VALUES), max_size=30)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     batches=st.lists(st.tuples(RECORDS, st.integers(1, 9), st.booleans(), st.booleans()), min_size=1, max_size=8),
     piece=st.integers(1, 12),
     net=st.booleans(),
+    hashes=st.sampled_from([1, 3, 1 << 63]),
 )
 def test_changes_are_those_of_one_record_after_the_other(
-    batches: list[Any], piece: int, net: bool, tmp_path_factory: pytest.TempPathFactory
+    batches: list[Any], piece: int, net: bool, hashes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Over batches of several pieces, whose runs are merged in different ways, and which are repeated or die."""
+    """Over batches of several pieces, whose runs are merged in different ways, and which are repeated or die.
+
+    Keys share hashes, too.
+    """
     truth: dict[int, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_hashes, "hash_keys", few_hashes(hashes))
         patch.setattr(partition_changes, "MAX_ROWS", piece)
-        patch.setattr(partition_state, "BATCH_ROWS", 2)
-        patch.setattr(partition_state, "MERGED_ROWS", 2)
-        patch.setattr(partition_state, "MEMORY_BYTES", 100 * piece)
+        patch.setattr(keyed_state, "BATCH_ROWS", 2)
+        patch.setattr(keyed_state, "MERGED_RECORDS", 2)
+        patch.setattr(keyed_state, "MEMORY_BYTES", 100 * piece)
         log = Log(tmp_path_factory.mktemp("state"), Net if net else Users)
         for records, size, dies, repeated in batches:
             rows = [(user, None if value is None else {"user_id": user, **value}) for user, value in records]
@@ -190,7 +197,7 @@ def test_changes_are_those_of_one_record_after_the_other(
 
             log.end()
             for partition in range(PARTITIONS):
-                (version,) = (log.folder / "s" / str(partition)).glob(f"{log.ends[partition]:020d}.json")
+                (version,) = (log.folder / "s" / f"partition-{partition}").glob(f"{log.ends[partition]:020d}.json")
                 assert json.loads(version.read_text())["keys"] == sum(home_of(user) == partition for user in truth)
 
 
@@ -211,14 +218,21 @@ def expire(
     return {user: changes for user, changes in results.items() if changes}
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(batches=st.lists(st.tuples(RECORDS, st.integers(1, 9_000)), min_size=2, max_size=8), piece=st.integers(1, 12))
-def test_rows_expire_after_their_time(batches: list[Any], piece: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batches=st.lists(st.tuples(RECORDS, st.integers(1, 9_000)), min_size=2, max_size=8),
+    piece=st.integers(1, 12),
+    hashes=st.sampled_from([1, 3, 1 << 63]),
+)
+def test_rows_expire_after_their_time(
+    batches: list[Any], piece: int, hashes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     truth: dict[int, Any] = {}
     written: dict[int, int] = {}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_hashes, "hash_keys", few_hashes(hashes))
         patch.setattr(partition_changes, "MAX_ROWS", piece)
-        patch.setattr(partition_state, "MERGED_ROWS", 2)
+        patch.setattr(keyed_state, "MERGED_RECORDS", 2)
         log = Log(tmp_path_factory.mktemp("state"), Expiring)
         log.time = 1_000_000
         for records, later in batches:
@@ -233,7 +247,7 @@ def test_rows_expire_after_their_time(batches: list[Any], piece: int, tmp_path_f
 
 
 def test_expired_rows_leave_the_files_when_these_are_merged(tmp_path: Path) -> None:
-    log, folder = Log(tmp_path, Expiring, partitions=1), tmp_path / "s" / "0"
+    log, folder = Log(tmp_path, Expiring, partitions=1), tmp_path / "s" / "partition-0"
     log.time = 1_000_000
     for user in range(2000):
         log.append(None, b'{"user_id":%d}' % user, 0)
@@ -253,14 +267,14 @@ def test_rows_of_before_the_time_to_live_was_declared_do_not_expire(tmp_path: Pa
     before.append(key_of(1), b'{"user_id":1}', 0)
     before.read()
     log = Log(tmp_path, Expiring, partitions=1)
-    log.starts, log.ends, log.time = [1], [1], 1_000_000
+    log.starts[:], log.ends, log.time = [1], [1], 1_000_000
     log.append(key_of(1), b'{"user_id":1,"name":"a"}', 0)
 
     assert [row["_row_kind"] for row in log.read()] == ["-U", "+U"]
 
 
 def test_a_batch_writes_what_it_changes_and_few_files_remain(tmp_path: Path) -> None:
-    log, folder = Log(tmp_path, partitions=1), tmp_path / "s" / "0"
+    log, folder = Log(tmp_path, partitions=1), tmp_path / "s" / "partition-0"
     for user in range(20_000):
         log.append(None, b'{"user_id":%d,"name":"%d","score":1.5}' % (user, user), 0)
     log.read(20_000)
@@ -284,11 +298,11 @@ def test_a_task_that_ends_late_does_not_replace_a_version_by_one_whose_files_wer
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches are repeated, so that a task which has begun before still refers to the files of the first attempts."""
-    monkeypatch.setattr(partition_state, "MERGED_ROWS", 0)
+    monkeypatch.setattr(keyed_state, "MERGED_RECORDS", 0)
     schema = pa.schema([pa.field("id", pa.int64())])
 
-    def begin(start: int | None, end: int, *ids: int) -> PartitionState:
-        state = PartitionState("t", schema, "id", tmp_path, start, end)
+    def begin(start: int | None, end: int, *ids: int) -> KeyedState:
+        state = KeyedState("t", schema, ["id"], LocalFiles(tmp_path), start, end)
         rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema)
         state.add(np.array(ids, dtype=np.uint64), np.zeros(len(ids), dtype=bool), rows)
         return state
@@ -304,9 +318,9 @@ def test_a_task_that_ends_late_does_not_replace_a_version_by_one_whose_files_wer
     late.store()
 
     begin(3, 4, 7).store()
-    state = PartitionState("t", schema, "id", tmp_path, 4, 5)
+    state = KeyedState("t", schema, ["id"], LocalFiles(tmp_path), 4, 5)
     assert state.find(np.arange(1, 9, dtype=np.uint64)).rows.column(0).to_pylist() == [1, 2, 3, 4, 5, 6, 7]
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".arrow"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".run"}
 
 
 def test_offsets_that_go_back_keep_the_state(tmp_path: Path) -> None:
@@ -314,11 +328,11 @@ def test_offsets_that_go_back_keep_the_state(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("id", pa.int64())])
     rows, live = pa.RecordBatch.from_arrays([pa.array([1])], schema=schema), np.zeros(1, dtype=bool)
     for start, end in ((None, 9), (9, 4), (4, 6)):
-        state = PartitionState("t", schema, "id", tmp_path, start, end)
+        state = KeyedState("t", schema, ["id"], LocalFiles(tmp_path), start, end)
         state.add(np.array([end], dtype=np.uint64), live, rows)
         state.store()
 
-    state = PartitionState("t", schema, "id", tmp_path, 6, 7)
+    state = KeyedState("t", schema, ["id"], LocalFiles(tmp_path), 6, 7)
     assert state.find(np.array([4, 6, 9], dtype=np.uint64)).keys.tolist() == [0, 1, 2]
 
 
@@ -328,7 +342,7 @@ def test_a_record_of_another_partitioner_is_an_error_with_its_place_and_the_sett
         log.append(key_of(user), b'{"user_id":%d}' % user, home_of(user))
     log.append(key_of(7), b'{"user_id":7}', (home_of(7) + 1) % PARTITIONS)
 
-    with pytest.raises(RecordError, match=r"changelog_state='buckets'") as raised:
+    with pytest.raises(RecordError, match=r"kdsl state convert CHECKPOINT --to key") as raised:
         log.read()
 
     assert f"partition {(home_of(7) + 1) % PARTITIONS}" in str(raised.value)
@@ -363,29 +377,17 @@ def test_a_key_that_is_written_in_another_way_is_an_error_unless_it_has_the_same
         other.read()
 
 
-def test_two_keys_with_one_hash_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_changes, "hash_keys", lambda keys: np.zeros(len(keys[0]), dtype=np.uint64))
-    log = Log(tmp_path, partitions=1)
-    log.append(key_of(1), b'{"user_id":1}', 0)
-    log.read()
-    log.end()
-    log.append(key_of(2), b'{"user_id":2}', 0)
-
-    with pytest.raises(RecordError, match="the same 64-bit hash"):
-        log.read()
-
-
-@pytest.mark.parametrize("lost", ["*.json", "*.arrow"])
+@pytest.mark.parametrize("lost", ["*.json", "*.run"])
 def test_a_state_that_is_lost_is_an_error_that_names_the_file(tmp_path: Path, lost: str) -> None:
     log = Log(tmp_path, partitions=1)
     log.append(key_of(1), b'{"user_id":1}', 0)
     log.read()
     log.end()
-    for path in (tmp_path / "s" / "0").glob(lost):
+    for path in (tmp_path / "s" / "partition-0").glob(lost):
         path.unlink()
     log.append(key_of(1), b'{"user_id":1,"name":"a"}', 0)
 
-    with pytest.raises(KdslError, match=r"s/0/0{19}1.* does not exist"):
+    with pytest.raises(KdslError, match=r"s/partition-0/0{19}1.* does not exist"):
         log.read()
 
 
@@ -415,7 +417,7 @@ def test_stored_rows_get_the_columns_that_the_table_has_now(tmp_path: Path) -> N
         before.append(key_of(user), b'{"user_id":%d,"name":"a","score":1.0}' % user, 0)
     before.read()
     log = Log(tmp_path, Wider, partitions=1)
-    log.starts, log.ends = [3], [3]
+    log.starts[:], log.ends = [3], [3]
     log.append(key_of(1), b'{"user_id":1,"score":1.0,"city":"Bern"}', 0)
     log.append(key_of(2), None, 0)
 
@@ -485,10 +487,23 @@ def test_a_truncate_of_a_topic_with_several_partitions_is_an_error(tmp_path: Pat
         log.read()
 
 
+def test_timestamps_are_fetched_only_where_a_column_shows_them_or_rows_are_found_by_key() -> None:
+    class Timed(Changed, topic="users"):
+        at: Col[datetime] = metadata("timestamp")
+
+    by_partition, by_key = PartitionSteps("s", PARTITIONS, ()), ShardStep("s", 4, None, 1)
+    fetched = {
+        (table, steps): "timestamp" in choose_fields(RecordDecoder(plan_of(table)), plan_of(table), steps)
+        for table in (Changed, Timed)
+        for steps in (by_partition, by_key, None)
+    }
+    assert [kind for kind, present in fetched.items() if not present] == [(Changed, by_partition)]
+
+
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.append(key_of(1), b'{"user_id":1}', home_of(1))
-    steps = StateSteps("", PARTITIONS, ((home_of(1), None, 1),))
+    steps = PartitionSteps("", PARTITIONS, ((home_of(1), None, 1),))
     output = PartitionChanges(log.decoder, log.plan, steps, None)
 
     changed = [*(rows for raw in log.batches() for rows in output.add(raw)), *output.finish()]
@@ -497,26 +512,89 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ("21", -973932308),
-        ("foobar", -790332482),
-        ("a-little-bit-long-string", -985981536),
-        ("a-little-bit-longer-string", -1486304829),
-        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        ("abc", 479470107),
-    ],
-)
-def test_the_hash_is_that_of_kafkas_clients(data: str, expected: int) -> None:
-    """The values are those of Kafka's UtilsTest.testMurmur2."""
-    assert hash_murmur2(data.encode(), [0, len(data)]).view(np.int32).tolist() == [expected]
+class TestColumnsThatCome:
+    """Values that a message has a placeholder for, in columns that earlier rows do not have."""
+
+    class Bodies(Changed, topic="users"):
+        body: Col[str | None]
+
+    def read(self, log: Log, start: int | None, **after: Any) -> list[dict[str, Any]]:
+        log.starts, log.ends, log.records = [start], [start or 0], []
+        log.append(key_of(1), json.dumps({"before": None, "after": {"user_id": 1, **after}, "op": "u"}).encode(), 0)
+        rows = log.read()
+        log.end()
+        return rows
+
+    def test_a_value_that_no_row_has_is_an_error(self, tmp_path: Path) -> None:
+        self.read(Log(tmp_path, Changed, partitions=1), None, name="a", body="large")
+
+        with pytest.raises(RecordError, match="column 'body' has no value"):
+            self.read(Log(tmp_path, self.Bodies, partitions=1), 1, name="b", body="__debezium_unavailable_value")
+
+    def test_a_value_of_before_the_column_was_removed_is_not_known_any_more(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keyed_state, "MERGED_RECORDS", 0)
+        first, second = Log(tmp_path, self.Bodies, partitions=1), Log(tmp_path, Changed, partitions=1)
+        for user in (1, 2):
+            first.append(key_of(user), change_of(user, body="large"), 0)
+        first.read()
+        second.starts, second.ends = [2], [2]
+        second.append(key_of(2), change_of(2, name="b"), 0)
+        second.read()
+
+        third = Log(tmp_path, self.Bodies, partitions=1)
+        third.starts, third.ends = [3], [3]
+        third.append(key_of(1), change_of(1, body="__debezium_unavailable_value"), 0)
+        with pytest.raises(RecordError, match="column 'body' has no value"):
+            third.read()
+
+        third.records = [(0, 3, key_of(1), change_of(1, body="small"))]
+        assert [(row["_row_kind"], row["body"]) for row in third.read()] == [("-U", None), ("+U", "small")]
 
 
-def test_hashes_of_strings_of_any_length_are_found_side_by_side() -> None:
-    data = [b"", b"2", b"21", b"foobar", b"", b"abc"]
-    keys = pa.array([b"before", *data]).slice(1)
+def change_of(user: int, **values: str) -> bytes:
+    after = {"user_id": user, "name": "a", **values}
+    return json.dumps({"before": None, "after": after, "op": "u"}).encode()
 
-    together = choose_partitions(keys, 1 << 20)
 
-    assert together.tolist() == [choose_partitions(pa.array([one]), 1 << 20)[0] for one in data]
+def test_a_run_that_the_newest_document_of_the_start_names_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two attempts of each batch: one continues with the files of the other ones."""
+    monkeypatch.setattr(keyed_state, "MERGED_RECORDS", 0)
+    schema, files = pa.schema([pa.field("id", pa.int64())]), LocalFiles(tmp_path)
+
+    def begin(start: int | None, end: int, *ids: int) -> KeyedState:
+        state = KeyedState("t", schema, ["id"], files, start, end)
+        rows = pa.RecordBatch.from_arrays([pa.array(ids)], schema=schema)
+        state.add(np.array(ids, dtype=np.uint64), np.zeros(len(ids), dtype=bool), rows)
+        state.count_records(len(ids))
+        return state
+
+    begin(None, 1, 1, 2, 3, 4).store()
+    late = begin(1, 2, 5)
+    begin(None, 1, 1, 2, 3, 4).store()
+    begin(1, 2, 5).store()
+    third = begin(2, 3, 6)
+    late.store()
+
+    third.store()
+
+    again = begin(2, 3, 6)
+    assert again.find(np.arange(1, 7, dtype=np.uint64)).keys.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_rows_that_do_not_fit_into_memory_are_compared_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_changes, "MOST_BYTES", 100)
+    log = Log(tmp_path, partitions=1)
+    for count in (1.5, 2.5):
+        for user in range(20):
+            log.append(key_of(user), b'{"user_id":%d,"name":"n%d","score":%f}' % (user, user, count), 0)
+            log.append(key_of(user), b'{"user_id":%d,"name":"m%d","score":%f}' % (user, user, count), 0)
+        kinds = [row["_row_kind"] for row in log.read(40)]
+        log.end()
+
+        assert sorted(kinds) == sorted((["+I"] if count == 1.5 else ["-U", "+U"]) * 20 + ["-U", "+U"] * 20)

@@ -30,7 +30,7 @@ class Users(
     value_fields="EXCEPT_KEY",
     bounded={0: 100},
     changelog="upsert",
-    changelog_buckets=128,
+    changelog_state="key",
     buffer_rows=1000,
     buffer_interval="2 s",
     delivery="exactly-once",

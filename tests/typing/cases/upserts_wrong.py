@@ -26,7 +26,7 @@ class WrongMode(UpsertTable, topic="t", key=Json(), value=Json(), changelog="las
     id: PrimaryKey[int]
 
 
-class WrongBuckets(UpsertTable, topic="t", key=Json(), value=Json(), changelog_buckets="64"):  # type: ignore[arg-type]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
+class WrongState(UpsertTable, topic="t", key=Json(), value=Json(), changelog_state="buckets"):  # type: ignore[arg-type]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
     id: PrimaryKey[int]
 
 

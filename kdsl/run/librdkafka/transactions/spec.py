@@ -63,7 +63,8 @@ class TransactionSpec:
 
     def token(self, batch: int, number: int) -> Token:
         """Return a new token of this run for a batch, with the present time; ``number`` is its place among tokens."""
-        return Token(self.writer, batch, self.plan, int(time.time() * 1000), number, self.run, self.offsets)
+        now = int(time.time() * 1000)
+        return Token(self.writer, batch, self.plan, now, number, self.run, self.offsets, self.writers)
 
     def done_record(self) -> tuple[bytes, bytes]:
         """Return key and value of the record that marks this write as done now; the key is the ``write_id``."""

@@ -7,7 +7,7 @@ functions are pure; `kdsl.run.librdkafka.transactions.token_store` reads tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -71,6 +71,7 @@ class Token:
         run: The run that acquired the transactional ids.
         offsets: The digest of the batch's entry in Spark's offset log; empty if the writer did not know it. It
             distinguishes batches with the same number, which exist after a checkpoint was reset.
+        writers: How many writers the run has; 0 if that is not known.
     """
 
     writer: Writer
@@ -80,6 +81,7 @@ class Token:
     number: int = 0
     run: str = ""
     offsets: str = ""
+    writers: int = 0
 
     def text(self) -> str:
         """Return the token as JSON, without its number, which is the offset.
@@ -213,6 +215,7 @@ def find_start_batches(
     *,
     plan: str = "",
     offsets: str = "",
+    fits: Callable[[int], bool] = lambda _: True,
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
@@ -227,6 +230,7 @@ def find_start_batches(
         others: The tokens of further ids that it acquires.
         plan: The digest of the records that it writes now.
         offsets: The digest of the planned batch's entry in Spark's offset log; empty if it is not known.
+        fits: Whether a number of writers routes the rows of the planned batch as those of ``previous`` do.
         adopt: Whether to start without checks: nothing is raised.
         strict: Whether each id of ``previous`` must have a token.
 
@@ -238,6 +242,7 @@ def find_start_batches(
             _check_token(id_, token, writer, progress, expected=strict and id_ in previous)
             _check_offsets(id_, token, writer, progress, offsets)
             _check_plan(id_, token, writer, progress, plan)
+            _check_writers(id_, token, writer, progress, fits)
     half = find_half_written(writer, progress, previous, offsets)
     lost = [id_ for id_ in half if id_ not in ids.values()]
     if lost and not adopt:
@@ -328,6 +333,20 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
         "than the checkpoint's: the checkpoint was reset, or an older one was restored, and the batch was "
         "planned again; use the latest checkpoint, or adopt=True to write the batch as it is planned now, with "
         "records that were written before"
+    )
+
+
+def _check_writers(
+    id_: str, token: Token | None, writer: Writer, progress: LogProgress, fits: Callable[[int], bool]
+) -> None:
+    """Check that a token of the open batch comes from writers such as the checkpoint says the batch had."""
+    if token is None or not _has_written(token, writer, progress) or not token.writers or fits(token.writers):
+        return
+    raise ExactlyOnceError(
+        f"{writer}: batch {token.batch} was begun with {pluralize(token.writers, 'writer')}, according to the token of "
+        f"the transactional id {id_!r}, but with another number according to the checkpoint: a driver that was cut "
+        "off has stored its own since, and it is unknown which rows are written; inspect the topic, and start with "
+        "adopt=True to write the batch (again)"
     )
 
 

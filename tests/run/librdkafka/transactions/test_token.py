@@ -44,7 +44,7 @@ def at(batch: int, writer: Writer = ME, run: str = RUN) -> Token:
 
 class TestToken:
     def test_it_survives_serialization(self) -> None:
-        token = Token(ME, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
+        token = Token(ME, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets", 3)
 
         assert read_token(token.text(), 12) == token
 
@@ -199,6 +199,21 @@ class TestSeeds:
         assert find_start_batches(mine, progress, done, heirs, {}, plan="abc", offsets="after", adopt=True) == {
             "p-0": 4
         }
+
+    def test_a_batch_of_another_number_of_writers_than_the_checkpoint_has_is_an_error(self) -> None:
+        """As there is after a driver that was cut off has stored its number of writers over that of its successor."""
+        progress, fits = LogProgress(5, 4), (2).__eq__
+        by_one, by_two, before_that = (Token(ME, batch, writers=count) for batch, count in ((5, 1), (5, 2), (4, 1)))
+
+        assert find_start_batches(ME, progress, {"p-0": by_two, "p-1": before_that}, IDS, {}, fits=fits) == {
+            "p-0": 5,
+            "p-1": 4,
+        }
+        assert find_start_batches(ME, progress, {"p-0": at(5), "p-1": at(4)}, IDS, {}, fits=fits)["p-0"] == 5
+        for known, others in (({"p-0": by_one, "p-1": at(4)}, {}), ({"p-0": at(4), "p-1": at(4)}, {"p-2": by_one})):
+            with pytest.raises(ExactlyOnceError, match=r"batch 5 was begun with 1 writer, .*cut off.*adopt=True"):
+                find_start_batches(ME, progress, known, IDS, others, fits=fits)
+            assert find_start_batches(ME, progress, known, IDS, others, fits=fits, adopt=True)
 
     def test_a_query_with_a_checkpoint_may_change_its_plan_there(self) -> None:
         done = {"p-0": Token(ME, 5, "before"), "p-1": at(4)}
