@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.spark_internals.session import is_connect, is_spark_3, java_session, jvm_of
+from kdsl.spark_internals.session import is_connect, is_spark_3, java_session, jvm_of, keep_active_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,9 @@ def to_arrow(df: DataFrame) -> pa.Table:
 
 
 def dataframe_from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
-    """Create a DataFrame of an Arrow table, as ``createDataFrame`` does; Spark's errors are passed on.
+    """Create a DataFrame of an Arrow table, as ``createDataFrame`` does; the active session stays the active one.
+
+    Spark's errors are passed on.
 
     Args:
         spark: The session, classic or Connect.
@@ -48,7 +50,8 @@ def dataframe_from_arrow(spark: SparkSession, table: pa.Table, schema: StructTyp
 
         schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     if not is_spark_3():
-        return spark.createDataFrame(table, schema=schema)
+        with keep_active_session(spark):
+            return spark.createDataFrame(table, schema=schema)
     return _from_arrow_connect(spark, table, schema) if is_connect(spark) else _from_arrow(spark, table, schema)
 
 

@@ -184,6 +184,28 @@ def active_session(jvm: Any, session: Any) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
+@contextmanager
+def keep_active_session(spark: SparkSession) -> Iterator[None]:
+    """Restore the active session at the end, which ``createDataFrame`` of a classic session replaces by its own.
+
+    PySpark has one active session for all threads, so a batch of a stream, which has a session of its own, would
+    change the one that the program gets from ``SparkSession.getActiveSession()``.
+
+    Args:
+        spark: The session whose ``createDataFrame`` is called.
+    """
+    if is_connect(spark):
+        yield
+        return
+    sessions: Any = type(spark)
+    before = sessions._activeSession  # noqa: SLF001
+    try:
+        with active_session(jvm_of(spark), java_session(spark)):
+            yield
+    finally:
+        sessions._activeSession = before  # noqa: SLF001
+
+
 def _sessions(jvm: Any) -> Any:
     """The JVM's class of classic sessions, which knows the active one of each thread."""
     package = jvm.org.apache.spark.sql

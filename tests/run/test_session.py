@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -25,6 +26,7 @@ from kdsl.run.session import (
     problem_of_python,
     use_this_python,
 )
+from kdsl.spark_internals.arrow import dataframe_from_arrow
 from kdsl.spark_internals.session import is_connect, java_session
 from kdsl.spark_versions import pyspark_version
 from kdsl.types import model as t
@@ -184,3 +186,21 @@ def test_a_create_managed_session_without_a_jvm_skips_what_it_does_not_allow_and
         change_settings(session, {}, {"spark.a": "2"}, purpose="this"),
     ):
         pytest.fail("a required setting is missing")
+
+
+def test_a_dataframe_of_the_session_of_a_batch_leaves_the_program_its_active_session(spark: SparkSession) -> None:
+    name = "spark.kdsl.test.of"
+    of_batch = spark.newSession()
+    spark.createDataFrame([], "a INT")  # which makes the session the active one, whatever other tests did
+    of_batch.conf.set(name, "the batch")
+    spark.conf.set(name, "the program")
+    try:
+        rows = dataframe_from_arrow(of_batch, pa.table({"a": [1]}))
+
+        assert rows.sparkSession is of_batch
+        active = type(spark).getActiveSession()
+        assert active is spark
+        assert active.conf.get(name) == "the program"
+        assert rows.selectExpr("a").collect() == [(1,)]
+    finally:
+        spark.conf.unset(name)
