@@ -107,8 +107,8 @@ Not among them, because they decide nothing that a crash can break, and other te
   ``checkpoint.store_folder``, ``state_files.stores``, ``spark_internals``), Spark's listener, and a database's
   connection and SQL (``changelog.connection``, ``dialects``, ``postgres``, ``delta_session``);
 - pure functions from rows to rows or from plans to plans: decoding and encoding, ``upsert.changes`` and ``chunks``,
-  partitioners, ``ingest.evolution`` and ``projection``, what Spark's analyzed plan says
-  (``exactly_once.determinism``, ``column_digest``);
+  partitioners, ``ingest.evolution`` and ``projection``, what Spark's analyzed plan says (``exactly_once.lineage``,
+  ``determinism``, ``column_digest``);
 - the transport ``jvm``, whose protocol is Spark's own, and Iceberg tables and tables in memory as targets, of which
   there is no model: their tests are real ones.
 """

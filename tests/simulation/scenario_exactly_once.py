@@ -14,7 +14,7 @@ import attrs
 from kdsl.errors import ExactlyOnceError, KdslError
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.exactly_once import stream
-from kdsl.run.exactly_once.row_routing import Lineage
+from kdsl.run.exactly_once.lineage import Lineage
 from kdsl.run.librdkafka import source
 from kdsl.run.librdkafka.read_task import Task
 from kdsl.run.librdkafka.task_packing import pack
