@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.output_mode import aggregates
-from kdsl.run.exactly_once.row_routing import kdsl_source
+from kdsl.run.exactly_once.lineage import kdsl_source
 from kdsl.run.listeners.reads import READ_OPTION, find
 from kdsl.spark_internals.plans import PlanNode, plan_of
 

@@ -24,7 +24,7 @@ from kdsl.run.checkpoint import checkpoint as checkpoint_module, manifest
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.exactly_once import guards, row_routing, running, stream
-from kdsl.run.exactly_once.row_routing import Lineage
+from kdsl.run.exactly_once.lineage import Lineage
 from kdsl.run.librdkafka import client_pool, options, source
 from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.librdkafka.source import StreamReader

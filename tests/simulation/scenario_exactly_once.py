@@ -14,7 +14,7 @@ import attrs
 from kdsl.errors import ExactlyOnceError, KdslError
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.exactly_once import stream
-from kdsl.run.exactly_once.row_routing import Lineage
+from kdsl.run.exactly_once.lineage import Lineage
 from kdsl.run.librdkafka import source
 from kdsl.run.librdkafka.read_task import Task
 from kdsl.run.librdkafka.task_packing import pack
@@ -263,14 +263,4 @@ SCENARIO = Scenario(
     run,
     driver_substitutes,
     _faults(),
-    (
-        "kdsl.run.exactly_once.acquire",
-        "kdsl.run.exactly_once.stream",
-        "kdsl.run.exactly_once.running",
-        "kdsl.run.librdkafka.transactions.task",
-        "kdsl.run.librdkafka.transactions.token",
-        "kdsl.run.librdkafka.transactions.token_store",
-        "kdsl.run.librdkafka.transactions.producer",
-        "kdsl.run.librdkafka.transactions.spec",
-    ),
 )

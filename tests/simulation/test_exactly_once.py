@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kdsl.errors import ExactlyOnceError
-from kdsl.run.exactly_once.row_routing import Lineage
+from kdsl.run.exactly_once.lineage import Lineage
 from tests.simulation import exactly_once_driver
 from tests.simulation.decisions import Decisions
 from tests.simulation.environment import simulate_environment

@@ -29,7 +29,7 @@ from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dead_letter_counts import check_letters
-from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
+from kdsl.run.exactly_once.lineage import ROW_BY_ROW
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, write_spec
 from kdsl.run.librdkafka.transactions.task import check_no_later_run
 from kdsl.run.records.encode import RecordEncoder
