@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -278,7 +278,7 @@ class PerProcess:
 
 
 _TIME = SimulatedTime()
-_REPLACED: tuple[tuple[object, object], ...] = (
+_REPLACED: Sequence[tuple[object, object]] = (
     (time, _TIME),
     (threading, SimulatedThreading()),
     (threading.Thread, SimulatedThread),
@@ -318,11 +318,11 @@ def simulate_environment(substitutes: Iterable[tuple[Any, str, Any]] = ()) -> It
     try:
         for owner, name, value in substitutes:
             replace(owner, name, value)
+        simulated = {id(original): value for original, value in _REPLACED}
         for module in kdsl_modules():
             for name, value in list(vars(module).items()):
-                for original, simulated in _REPLACED:
-                    if value is original:
-                        replace(module, name, simulated)
+                if id(value) in simulated:
+                    replace(module, name, simulated[id(value)])
         waits["wait"] = _TIME.sleep
         logging.disable()
         yield

@@ -116,7 +116,10 @@ def run_seeds(scenario: Scenario, seeds: Iterable[int], fault: str | None = None
     with ExitStack() as stack:
         stack.enter_context(_prepare(scenario, fault))
         gc.disable()
+        gc.freeze()  # a collection between runs then looks at what runs left, not at the objects of all modules
         stack.callback(gc.enable)
+        stack.callback(gc.unfreeze)
+        stack.callback(gc.collect)
         for seed in seeds:
             world, error = run_once(scenario, Decisions(seed))
             figures.seeds += 1
