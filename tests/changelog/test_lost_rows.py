@@ -140,7 +140,7 @@ class TestDelta:
 
         assert users.rows() == [(1, "ann", 1), (3, "cy", 1), (4, "dee", 1)]
 
-    @pytest.mark.parametrize("keys", [(), ("id",)])
+    @pytest.mark.parametrize("keys", [(), pytest.param(("id",), marks=pytest.mark.reliability)])
     def test_a_batch_is_applied_once_however_much_history_was_cleaned_up(
         self, users: Applied, keys: tuple[str, ...], caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -293,7 +293,12 @@ LATE = f"{ROW_KIND} STRING, id BIGINT, name STRING, visits INT"
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("kind", "keys"), [("derby-merge", ()), ("derby-merge", ("id",)), ("derby-update-insert", ("id",))]
+    ("kind", "keys"),
+    [
+        ("derby-merge", ()),
+        pytest.param("derby-merge", ("id",), marks=pytest.mark.reliability),
+        ("derby-update-insert", ("id",)),
+    ],
 )
 def test_rows_that_are_staged_after_the_count_are_not_applied(
     kind: str, keys: tuple[str, ...], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -257,7 +257,7 @@ def test_a_checkpoint_may_be_set_back_as_far_as_versions_are_kept(
         stream.run(table.read_stream(spark, cluster))
 
 
-@pytest.mark.parametrize("left", [[3], []])
+@pytest.mark.parametrize("left", [[3], pytest.param([], marks=pytest.mark.reliability)])
 def test_a_version_that_was_lost_is_not_replaced_by_an_earlier_one(
     spark: SparkSession,
     cluster: Cluster,
