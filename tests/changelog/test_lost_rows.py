@@ -120,6 +120,7 @@ class TestDelta:
         assert caplog.text.count("other programs have edited rows of the table: version") == 1
         assert re.search(r"version \d+ \(UPDATE, [^)]*\); version \d+ \(DELETE, [^)]*\); if these", caplog.text)
 
+    @pytest.mark.reliability
     def test_a_query_stops_at_its_start_and_goes_on_with_adopt(
         self, users: Applied, sql: Callable[[str], None], spark: SparkSession, tmp_path: Path
     ) -> None:
@@ -176,6 +177,7 @@ class TestDelta:
         with pytest.raises(ChangelogError, match="is gone, and the rows of earlier batches are lost"):
             apply(users, 1, ("+I", 2, "bob", 1))
 
+    @pytest.mark.reliability
     def test_a_batch_that_is_applied_again_does_not_come_after_a_later_one(self, users: Applied) -> None:
         """A driver that adopts the table is paused, and another one goes on."""
         assert isinstance(users.target, DeltaTarget)

@@ -94,6 +94,7 @@ def test_names_of_kdsl_are_columns_in_delta(setup: Setup) -> None:
     assert select_present(row) == wanted
 
 
+@pytest.mark.reliability
 @pytest.mark.postgres
 def test_all_names_are_columns_in_a_database(setup: Setup, postgres: Postgres) -> None:
     schema = f"s{setup.topic[-8:]}"
@@ -218,6 +219,7 @@ class OnePlace(DeltaWriter):
         return super().target(("one",))
 
 
+@pytest.mark.reliability
 def test_two_ids_of_one_physical_table_are_both_written_once(setup: Setup) -> None:
     writer = OnePlace(DeltaTables(setup.lake), 1)
     ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(value=Json(table_id_fields="t")))
