@@ -20,7 +20,7 @@ setup: ## Make .venv and install kdsl with its tools (about a minute, once)
 demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
 	@$(BIN)/kdsl demo
 
-test: setup ## Run all tests but the long reliability scenarios
+test: setup ## Run all tests but the long ones
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium and not core'
 
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
@@ -35,7 +35,7 @@ test-spark: ## Run the core and what fails and goes on on another Spark: make te
 simulate: setup ## Run the protocols in virtual time: make simulate SEEDS=1-10000 [ARGS=--help]
 	@$(BIN)/python -m tests.simulation $(or $(SEEDS),1-10000) --jobs 2 $(ARGS)
 
-test-reliability: setup ## Run the long scenarios with real kills, and print what held
+test-reliability: setup ## Run the long tests, most of them with real kills, and print what held (before a release)
 	@$(BIN)/python -m pytest -m reliability
 
 test-debezium: setup ## Run the tests behind a real Postgres, Kafka Connect and Debezium (fetched once, about 110 MB)

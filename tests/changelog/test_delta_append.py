@@ -59,6 +59,7 @@ def test_a_batch_that_is_repeated_after_a_failure_is_appended_once_to_a_relative
     assert read(job) == [1, 2]
 
 
+@pytest.mark.reliability
 def test_a_batch_of_another_query_is_refused_by_its_content(job: Job) -> None:
     with pytest.raises(StreamingQueryException, match="this is another batch with the number 0"):
         job.run("other-checkpoint")

@@ -120,6 +120,7 @@ class TestDelta:
         assert caplog.text.count("other programs have edited rows of the table: version") == 1
         assert re.search(r"version \d+ \(UPDATE, [^)]*\); version \d+ \(DELETE, [^)]*\); if these", caplog.text)
 
+    @pytest.mark.reliability
     def test_a_query_stops_at_its_start_and_goes_on_with_adopt(
         self, users: Applied, sql: Callable[[str], None], spark: SparkSession, tmp_path: Path
     ) -> None:
@@ -140,7 +141,7 @@ class TestDelta:
 
         assert users.rows() == [(1, "ann", 1), (3, "cy", 1), (4, "dee", 1)]
 
-    @pytest.mark.parametrize("keys", [(), ("id",)])
+    @pytest.mark.parametrize("keys", [(), pytest.param(("id",), marks=pytest.mark.reliability)])
     def test_a_batch_is_applied_once_however_much_history_was_cleaned_up(
         self, users: Applied, keys: tuple[str, ...], caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -176,6 +177,7 @@ class TestDelta:
         with pytest.raises(ChangelogError, match="is gone, and the rows of earlier batches are lost"):
             apply(users, 1, ("+I", 2, "bob", 1))
 
+    @pytest.mark.reliability
     def test_a_batch_that_is_applied_again_does_not_come_after_a_later_one(self, users: Applied) -> None:
         """A driver that adopts the table is paused, and another one goes on."""
         assert isinstance(users.target, DeltaTarget)
@@ -293,7 +295,12 @@ LATE = f"{ROW_KIND} STRING, id BIGINT, name STRING, visits INT"
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("kind", "keys"), [("derby-merge", ()), ("derby-merge", ("id",)), ("derby-update-insert", ("id",))]
+    ("kind", "keys"),
+    [
+        ("derby-merge", ()),
+        pytest.param("derby-merge", ("id",), marks=pytest.mark.reliability),
+        ("derby-update-insert", ("id",)),
+    ],
 )
 def test_rows_that_are_staged_after_the_count_are_not_applied(
     kind: str, keys: tuple[str, ...], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

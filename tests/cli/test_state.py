@@ -153,6 +153,7 @@ class TestAfterAForeignRecord:
         assert (state["routing"], sum(part["keys"] for part in state["parts"])) == ("key", len(WORDS))
         assert state["location"].startswith(str(states if elsewhere else stream.folder))
 
+    @pytest.mark.reliability
     def test_the_first_batch_may_be_the_one_that_failed(
         self, stream: Stream, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
@@ -173,6 +174,7 @@ class TestAfterAForeignRecord:
         put(kdsl_kafka, topic, 3, "ab")
         assert by_word(stream.run(words(topic))) == {"a": ["-U[a, 2]", "+U[a, 3]"], "b": ["-U[b, 1]", "+U[b, 3]"]}
 
+    @pytest.mark.reliability
     def test_net_changes_and_rows_that_expire_are_taken_over(
         self, stream: Stream, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
@@ -223,6 +225,7 @@ class TestAfterAForeignRecord:
         stream.run(by_key, keep=die)
         assert seen == [sorted(line for w in "abc" for line in (f"-U[{w}, 1]", f"+U[{w}, 2]"))] * 3
 
+    @pytest.mark.reliability
     def test_only_the_named_source_is_converted(
         self, stream: Stream, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:

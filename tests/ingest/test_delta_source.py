@@ -149,6 +149,7 @@ class TestChanges:
 
         assert writer.tables["orders",].rows() == [{"id": 1, "n": 7}]
 
+    @pytest.mark.reliability
     @pytest.mark.parametrize("max_versions", [pytest.param(1, marks=LONG), None])
     def test_a_column_that_is_renamed_is_a_new_one(self, orders: Orders, max_versions: int | None) -> None:
         orders.create(properties=f"{FEED}, {MAPPED}")
@@ -164,6 +165,7 @@ class TestChanges:
             (1, "a", None), (2, None, "b"),
         ]  # fmt: skip
 
+    @pytest.mark.reliability
     def test_several_batches_of_a_few_versions(self, orders: Orders) -> None:
         orders.create()
         orders.sql(*(f"INSERT INTO {{}} VALUES ({i}, 'x')" for i in range(4)))
@@ -173,6 +175,7 @@ class TestChanges:
         assert len(writer.tables["orders",].rows()) == 4
         assert orders.setup.state().last == 2
 
+    @pytest.mark.reliability
     def test_rows_that_are_replaced_are_in_order(self, orders: Orders) -> None:
         """An overwriting commit removes and inserts rows of the same key."""
         orders.create()
@@ -221,6 +224,7 @@ class TestChanges:
         assert rows == ["1\tz\t1.50\t2024-01-01 10:00:00+00", "3\tc\t\t"]
 
 
+@pytest.mark.reliability
 @pytest.mark.parametrize(
     ("delivery", "keyed"), [pytest.param("at-least-once", False, marks=LONG), ("exactly-once", True)]
 )
@@ -271,6 +275,7 @@ def test_a_log_that_lacks_a_version_is_an_error(orders: Orders) -> None:
         target.read_changes(orders.setup.spark, 1, 3)
 
 
+@pytest.mark.reliability
 def test_changes_that_delta_has_removed_before_they_were_read_are_an_error(orders: Orders) -> None:
     orders.create(properties=f"{FEED}, delta.checkpointInterval = 4")
     orders.sql("INSERT INTO {} VALUES (0, 'x')")
@@ -316,6 +321,7 @@ def test_the_id_of_a_table() -> None:
     assert [(p.code, p.severity) for p in problems] == [("ingest-delta", "error"), ("ingest-delta", "warning")]
 
 
+@pytest.mark.reliability
 @pytest.mark.postgres
 @pytest.mark.parametrize("change_feed", [True, pytest.param(False, marks=LONG)])
 def test_a_string_that_postgres_does_not_store_is_an_error_until_it_is_replaced(

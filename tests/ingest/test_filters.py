@@ -126,6 +126,7 @@ def test_into_memory(setup: Setup) -> None:
     assert {name: by_id(writer.tables["lake", name].rows()) for name in TABLES} == {n: fold(n) for n in TABLES}
 
 
+@pytest.mark.reliability
 def test_into_delta(setup: Setup) -> None:
     needs_delta()
     run(setup, build(setup, DeltaTables(setup.lake)))
@@ -133,6 +134,7 @@ def test_into_delta(setup: Setup) -> None:
     assert {name: by_id(setup.table("lake", name)) for name in TABLES} == {name: fold(name) for name in TABLES}
 
 
+@pytest.mark.reliability
 @pytest.mark.postgres
 def test_into_postgres(setup: Setup, postgres: Postgres) -> None:
     prefix = setup.topic[-8:]
@@ -162,7 +164,15 @@ def test_into_a_writer_of_all_changes_and_the_console(setup: Setup, capsys: pyte
         assert [line for line in printed if line.startswith(f"lake.{name} ") and "[" in line] == shown
 
 
-@pytest.mark.parametrize("value", [Json(), DebeziumJson(), CanalJson()], ids=["json", "debezium-json", "canal-json"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(Json(), marks=pytest.mark.reliability),
+        DebeziumJson(),
+        pytest.param(CanalJson(), marks=pytest.mark.reliability),
+    ],
+    ids=["json", "debezium-json", "canal-json"],
+)
 def test_into_kafka(setup: Setup, kdsl_topic: MakeTopic, value: Any) -> None:
     topics = {name: kdsl_topic(name, partitions=3) for name in TABLES}
     mapping = ";".join(f"lake.{name}:{topic}" for name, topic in topics.items())

@@ -57,8 +57,12 @@ def check_messages(setup: Setup, topic: str) -> None:
     ("rule", "options"),
     [
         (KEYED, {}),
-        (WITH_EXPRESSIONS, {}),
-        (KEYED, {"delivery": "exactly-once", "transactional_id_prefix": "key-order"}),
+        pytest.param(WITH_EXPRESSIONS, {}, marks=pytest.mark.reliability),
+        pytest.param(
+            KEYED,
+            {"delivery": "exactly-once", "transactional_id_prefix": "key-order"},
+            marks=pytest.mark.reliability,
+        ),
     ],
 )
 def test_in_kafka(setup: Setup, kdsl_topic: MakeTopic, rule: Transform, options: dict[str, Any]) -> None:
@@ -71,6 +75,7 @@ def test_in_kafka(setup: Setup, kdsl_topic: MakeTopic, rule: Transform, options:
     check_messages(setup, out)
 
 
+@pytest.mark.reliability
 def test_of_several_upstream_tables_in_one_topic(setup: Setup, kdsl_topic: MakeTopic) -> None:
     fill(setup, lambda i: f"orders_{i // 7 % 2}")
     out = kdsl_topic(partitions=2)
@@ -96,7 +101,7 @@ def test_of_several_partitions_by_their_time(setup: Setup, kdsl_topic: MakeTopic
     check_messages(setup, out)
 
 
-@pytest.mark.parametrize("tables", [1, 2])
+@pytest.mark.parametrize("tables", [pytest.param(1, marks=pytest.mark.reliability), 2])
 def test_in_memory(setup: Setup, tables: int) -> None:
     """The last change of each key wins, whichever upstream table it is of."""
     fill(setup, lambda i: f"orders_{i // 7 % tables}")
@@ -108,6 +113,7 @@ def test_in_memory(setup: Setup, tables: int) -> None:
     assert sorted(row["n"] for row in writer.tables["shop", "orders"].rows()) == LAST
 
 
+@pytest.mark.reliability
 def test_in_delta(setup: Setup) -> None:
     needs_delta()
     fill(setup, lambda i: f"orders_{i // 7 % 2}")
@@ -120,6 +126,7 @@ def test_in_delta(setup: Setup) -> None:
     assert sorted(row["n"] for row in setup.table("shop", "orders")) == LAST
 
 
+@pytest.mark.reliability
 def test_printed(setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
     fill(setup)
     setup.run(setup.ingestion(Print(), setup.feed(value=DebeziumJson()), transform=[KEYED]))

@@ -59,6 +59,7 @@ def test_fields_appear_and_a_number_becomes_a_string(setup: Setup) -> None:
     ]
 
 
+@pytest.mark.reliability
 def test_keys_and_values_have_prefixes_and_later_fields_of_keys_are_ignored(setup: Setup) -> None:
     feed = setup.feed(key=Json(), key_prefix="key_", value_prefix="value_")
     ingestion = setup.ingestion(DeltaTables(setup.lake), feed, route=[INTO_T])

@@ -36,6 +36,7 @@ FIXED = (
     "_unavailable ARRAY<STRING>, `row` ROW<a BIGINT, A BIGINT>, `Row` ARRAY<ROW<b BIGINT, B ROW<c BIGINT, C STRING>>>"
 )
 """The types of what has no type of its own in JSON."""
+CONDITIONS = [pytest.param(None, marks=pytest.mark.reliability), "`ID` = 10 AND `row`.`A` = 2"]
 
 
 def run_changes(
@@ -64,7 +65,7 @@ def select_present(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-@pytest.mark.parametrize("condition", [None, "`ID` = 10 AND `row`.`A` = 2"])
+@pytest.mark.parametrize("condition", CONDITIONS)
 def test_all_names_are_columns_in_memory(setup: Setup, condition: str | None) -> None:
     writer = MemoryWriter()
     wanted = run_changes(setup, Memory(), {**ODD, **TWINS, **NESTED}, writer, condition)
@@ -93,6 +94,7 @@ def test_names_of_kdsl_are_columns_in_delta(setup: Setup) -> None:
     assert select_present(row) == wanted
 
 
+@pytest.mark.reliability
 @pytest.mark.postgres
 def test_all_names_are_columns_in_a_database(setup: Setup, postgres: Postgres) -> None:
     schema = f"s{setup.topic[-8:]}"
@@ -104,7 +106,7 @@ def test_all_names_are_columns_in_a_database(setup: Setup, postgres: Postgres) -
     assert select_present(json.loads(line)) == wanted
 
 
-@pytest.mark.parametrize("condition", [None, "`ID` = 10 AND `row`.`A` = 2"])
+@pytest.mark.parametrize("condition", CONDITIONS)
 def test_all_names_are_members_of_messages(setup: Setup, kdsl_topic: MakeTopic, condition: str | None) -> None:
     topic = kdsl_topic()
     sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic, value=DebeziumJson())
@@ -138,6 +140,7 @@ class TestCaseInDelta:
         setup.run(setup.ingestion(DeltaTables(setup.lake), transform=[rule]))
         assert setup.table(setup.topic) == [{"id": 1, "v": 2, "V_2": "y"}]
 
+    @pytest.mark.reliability
     def test_of_members(self, setup: Setup) -> None:
         setup.produce({"id": 1, "a": [{"b": 1}], "r": {"x": 1, "X": 2}})
         feed = setup.feed(value=Json(infer_fixed_types="r ROW<x INT, X INT>"))
@@ -216,6 +219,7 @@ class OnePlace(DeltaWriter):
         return super().target(("one",))
 
 
+@pytest.mark.reliability
 def test_two_ids_of_one_physical_table_are_both_written_once(setup: Setup) -> None:
     writer = OnePlace(DeltaTables(setup.lake), 1)
     ingestion = setup.ingestion(DeltaTables(setup.lake), setup.feed(value=Json(table_id_fields="t")))

@@ -665,6 +665,7 @@ class TestOnSpark:
         assert writer.appended["lake", "t"] == [{"id": 1}, {"id": 3}]
         assert setup.state().counts == {"dirty": 1}
 
+    @pytest.mark.reliability
     def test_a_type_whose_change_rewrites_too_much(self, setup: Setup) -> None:
         needs_delta()
         small, large, excluding = (
@@ -686,6 +687,7 @@ class TestOnSpark:
         setup.run(large)
         assert setup.table("lake", "t") == [{"id": 1, "n": "true"}, {"id": 2, "n": None}, {"id": 3, "n": "x"}]
 
+    @pytest.mark.reliability
     def test_columns_of_the_change_data_feed(self, setup: Setup) -> None:
         needs_delta()
         sink, target = DeltaTables(setup.lake), DeltaTarget(f"{setup.lake}/lake/t", True, False)
@@ -700,6 +702,7 @@ class TestOnSpark:
         )
         assert setup.table("lake", "t") == [{"id": 1, "k": "x"}]
 
+    @pytest.mark.reliability
     def test_a_property_that_delta_does_not_know(self, setup: Setup) -> None:
         """Delta refuses it when the table is created, after the note; the batch goes on without it."""
         needs_delta()
@@ -736,6 +739,7 @@ class TestOnPostgres:
         setup.run(self.ingestion(setup, postgres, table, "id, xmin AS x"))
         assert postgres.execute(f"SELECT id, x FROM {table} ORDER BY id").split() == ["1", "2", "1"]
 
+    @pytest.mark.reliability
     def test_a_change_that_the_database_refuses(self, setup: Setup, postgres: Postgres) -> None:
         name = f"b{setup.topic[-8:]}"
         ingestion = self.ingestion(setup, postgres, f"public.{name}")

@@ -170,6 +170,7 @@ def test_types_become_wider_by_rewriting_and_in_place(setup: Setup) -> None:
     ]
 
 
+@pytest.mark.reliability
 def test_a_table_that_is_too_large_to_be_rewritten_is_refused_before_anything_is_written(setup: Setup) -> None:
     needs_delta()
     ingestion = setup.ingestion(DeltaTables(setup.lake, rewrite_max_bytes=1), transform=[KEYED], route=[INTO_T])
@@ -192,6 +193,7 @@ POINTS = (
 )
 
 
+@pytest.mark.reliability
 @pytest.mark.parametrize("point", POINTS)
 def test_a_batch_that_is_repeated_changes_nothing_twice(setup: Setup, point: str) -> None:
     needs_delta()
@@ -306,6 +308,7 @@ class TestCollectors:
             (1, "value", "nonsense"), (2, "value", "[1]"),
         ]  # fmt: skip
 
+    @pytest.mark.reliability
     def test_another_checkpoint_adds_files_to_the_same_folder(
         self, setup: Setup, tmp_path: Path, kdsl_topic: MakeTopic
     ) -> None:

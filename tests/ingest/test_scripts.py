@@ -131,6 +131,7 @@ def test_the_first_start_creates_what_apply_leaves_to_it(script: Script, tmp_pat
     assert "write CREATE TABLE IF NOT EXISTS" in existing.difference.consequence
 
 
+@pytest.mark.reliability
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["delta", pytest.param("jdbc", marks=pytest.mark.reliability)])
 def test_an_existing_database_is_refused(script: Script, postgres: Postgres, tmp_path: Path, kind: str) -> None:
@@ -188,6 +189,7 @@ def test_statements_of_a_set_read_their_topics_together(script: Script, kdsl_top
         script.run_script(text.replace("lake.two.orders", "lake.three.orders"))
 
 
+@pytest.mark.reliability
 def test_change_data_is_copied_with_the_key_of_its_messages(script: Script) -> None:
     needs_delta()
     options = "'format' = 'debezium-json', 'value.fields-prefix' = ''"
@@ -354,6 +356,7 @@ class TestPublishedExamples:
             "0\t0\t101\tVVP\tAlibaba Cloud\tFlink\t", "1\t0\t102\t\tother\t\t12",
         ]  # fmt: skip
 
+    @pytest.mark.reliability
     def test_columns_of_key_and_value(self, script: Script, postgres: Postgres) -> None:
         text = self.text(3, script, postgres).replace("`sync_kafka`(", "`sync_kafka`")
         script.kafka.produce(
@@ -365,6 +368,7 @@ class TestPublishedExamples:
 
         assert self.rows(postgres) == ["1\ta", "2\tb"]
 
+    @pytest.mark.reliability
     def test_computation(self, script: Script, postgres: Postgres) -> None:
         text = self.text(4, script, postgres).replace("`distinct_id` INT", "`key_key_id` INT, `distinct_id` INT")
         text = text.replace("'key_id'", "'key_key_id'")

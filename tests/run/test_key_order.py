@@ -105,8 +105,8 @@ def add_nothing(rows: DataFrame) -> DataFrame:
     ("change", "options"),
     [
         (compute_before, {}),
-        (persist, {"sink_parallelism": 1}),
-        (add_nothing, {"sink_parallelism": 3}),
+        pytest.param(persist, {"sink_parallelism": 1}, marks=pytest.mark.reliability),
+        pytest.param(add_nothing, {"sink_parallelism": 3}, marks=pytest.mark.reliability),
         pytest.param(
             persist, {"delivery": "exactly-once", "transactional_id_prefix": "key-order"}, marks=needs_transactions
         ),
@@ -120,6 +120,7 @@ def test_a_batch(spark: SparkSession, orders: Orders, change: Batch, options: di
     rows.unpersist()
 
 
+@pytest.mark.reliability
 def test_a_batch_on_the_other_transport(spark: SparkSession, orders: Orders) -> None:
     source = orders.source(transport="jvm", scan_parallelism=4)
     target = orders.target(transport="jvm")
@@ -131,16 +132,16 @@ def test_a_batch_on_the_other_transport(spark: SparkSession, orders: Orders) -> 
     ("reads", "writes"),
     [
         ({}, {}),
-        ({}, {"sink_parallelism": 3}),
+        pytest.param({}, {"sink_parallelism": 3}, marks=pytest.mark.reliability),
         pytest.param(
             {}, {"delivery": "exactly-once", "transactional_id_prefix": "key-order-tasks"}, marks=needs_transactions
         ),
         pytest.param(
             {},
             {"delivery": "exactly-once", "transactional_id_prefix": "key-order-staged", "exactly_once": "staged"},
-            marks=needs_transactions,
+            marks=[needs_transactions, pytest.mark.reliability],
         ),
-        ({"transport": "jvm", "scan_parallelism": 4}, {"transport": "jvm"}),
+        pytest.param({"transport": "jvm", "scan_parallelism": 4}, {"transport": "jvm"}, marks=pytest.mark.reliability),
     ],
 )
 def test_a_stream(
@@ -156,7 +157,7 @@ def test_a_stream(
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.reliability),
         pytest.param(
             {"delivery": "exactly-once", "transactional_id_prefix": "key-order-each"}, marks=needs_transactions
         ),

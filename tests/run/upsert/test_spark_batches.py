@@ -176,6 +176,7 @@ def test_a_source_without_records_moves_its_state_with_the_batches_of_the_others
     assert {folder.name for folder in stream.state.glob("*/*")} == {"Words", "Others"}
 
 
+@pytest.mark.reliability
 def test_a_table_may_be_read_twice_in_a_query(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_batch_that_was_read_in_part_is_noticed(
         stream.run(table.read_stream(spark, cluster))
 
 
+@pytest.mark.reliability
 def test_a_batch_that_was_read_in_part_after_the_checkpoint_was_set_back_is_noticed(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -257,7 +259,7 @@ def test_a_checkpoint_may_be_set_back_as_far_as_versions_are_kept(
         stream.run(table.read_stream(spark, cluster))
 
 
-@pytest.mark.parametrize("left", [[3], []])
+@pytest.mark.parametrize("left", [[3], pytest.param([], marks=pytest.mark.reliability)])
 def test_a_version_that_was_lost_is_not_replaced_by_an_earlier_one(
     spark: SparkSession,
     cluster: Cluster,
@@ -281,6 +283,7 @@ def test_a_version_that_was_lost_is_not_replaced_by_an_earlier_one(
         stream.run(table.read_stream(spark, cluster))
 
 
+@pytest.mark.reliability
 def test_a_copy_of_a_checkpoint_goes_on_by_itself(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
