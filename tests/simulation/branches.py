@@ -98,7 +98,7 @@ PROTOCOL_MODULES: Sequence[str] = (
     "kdsl.changelog.to_delta",
     "kdsl.changelog.to_jdbc",
 )
-"""The modules of the protocols: they decide, over several steps of which each may fail, what was done and what is next.
+"""The modules of the protocols: they decide what was done and what is next, over several steps that may each fail.
 
 Not among them, because they decide nothing that a crash can break, and other tests compare them with the real thing:
 
@@ -109,8 +109,8 @@ Not among them, because they decide nothing that a crash can break, and other te
 - pure functions from rows to rows or from plans to plans: decoding and encoding, ``upsert.changes`` and ``chunks``,
   partitioners, ``ingest.evolution`` and ``projection``, what Spark's analyzed plan says (``exactly_once.lineage``,
   ``determinism``, ``column_digest``);
-- the transport ``jvm``, whose protocol is Spark's own, and Iceberg tables and tables in memory as targets, of which
-  there is no model: their tests are real ones.
+- the transport ``jvm``, whose protocol is Spark's own, and Iceberg tables and tables in memory as targets: there is no
+  model of them.
 """
 
 
@@ -161,9 +161,8 @@ class BranchMeter:
         files_of_modules = {name: _find_file(name) for name in PROTOCOL_MODULES}
         with TemporaryDirectory() as folder:
             document = Path(folder, "coverage.json")
-            self._coverage.get_data().touch_files(
-                map(str, files_of_modules.values())
-            )  # also those that were never loaded
+            # Also those that were never loaded.
+            self._coverage.get_data().touch_files([str(path) for path in files_of_modules.values()])
             self._coverage.json_report(outfile=str(document))
             files = json.loads(document.read_text())["files"]
         reports = {Path(name).resolve(): document for name, document in files.items()}
