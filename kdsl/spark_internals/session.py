@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kdsl.spark_versions import pyspark_version
@@ -184,6 +185,10 @@ def active_session(jvm: Any, session: Any) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
+_active_lock = Lock()
+"""Held while a session is the active one of all threads, so that another thread does not take it for the former one."""
+
+
 @contextmanager
 def keep_active_session(spark: SparkSession) -> Iterator[None]:
     """Restore the active session at the end, which ``createDataFrame`` of a classic session replaces by its own.
@@ -198,12 +203,12 @@ def keep_active_session(spark: SparkSession) -> Iterator[None]:
         yield
         return
     sessions: Any = type(spark)
-    before = sessions._activeSession  # noqa: SLF001
-    try:
-        with active_session(jvm_of(spark), java_session(spark)):
+    with _active_lock, active_session(jvm_of(spark), java_session(spark)):
+        before = sessions._activeSession  # noqa: SLF001
+        try:
             yield
-    finally:
-        sessions._activeSession = before  # noqa: SLF001
+        finally:
+            sessions._activeSession = before  # noqa: SLF001
 
 
 def _sessions(jvm: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -195,7 +196,9 @@ def test_a_dataframe_of_the_session_of_a_batch_leaves_the_program_its_active_ses
     of_batch.conf.set(name, "the batch")
     spark.conf.set(name, "the program")
     try:
-        rows = dataframe_from_arrow(of_batch, pa.table({"a": [1]}))
+        with ThreadPoolExecutor(4) as pool:  # a batch writes several tables at a time
+            tables = [pa.table({"a": [1]})] * 40
+            *_, rows = pool.map(lambda table: dataframe_from_arrow(of_batch, table), tables)
 
         assert rows.sparkSession is of_batch
         active = type(spark).getActiveSession()

@@ -317,13 +317,15 @@ class Compiler:
     def _compile_comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
         """Compile two expressions, and convert them to the type in which Spark compares them.
 
-        If one is NULL without a type, neither is converted. `refuse` arrays, maps and rows; numbers that Arrow may
-        convert differently; and beside a date or time a string that is not a constant date or time.
+        If one is NULL without a type, also as the value of a `CASE`, neither is converted. `refuse` arrays, maps and
+        rows; numbers that Arrow may convert differently; and beside a date or time a string that is not a constant
+        date or time.
         """
         a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
         if a.type is None or b.type is None or x.type is None or y.type is None:
-            return x, y
+            null = self(n.Literal("null", "", at=node.at))
+            return null if a.type is None else x, null if b.type is None else y
         if a.family == b.family == "other":
             self.refuse(node, f"a comparison of {a.spelling}", "compare its members")
         if a.family == b.family:

@@ -245,6 +245,15 @@ class TestAsSpark:
         ]  # fmt: skip
         assert check(rows, texts) == len(texts)
 
+    @pytest.mark.parametrize("other", ["s", "a", "f", "n", "d", "ts", "x", "o", "NULL"])
+    @pytest.mark.parametrize("null", ["CASE WHEN o THEN NULL END", "CASE a WHEN 1 THEN NULL ELSE NULL END"])
+    def test_null_without_a_type_is_compared_with_anything(self, rows: DataFrame, null: str, other: str) -> None:
+        texts = [
+            f"{null} IS DISTINCT FROM {other}", f"{other} IS NOT DISTINCT FROM {null}", f"{null} = {other}",
+            f"{other} <> {null}", f"{null} BETWEEN {other} AND {other}", f"{other} IN ({other}, {null})",
+        ]  # fmt: skip
+        assert check(rows, texts) == len(texts)
+
     @pytest.mark.parametrize(
         "text",
         [
