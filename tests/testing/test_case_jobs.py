@@ -51,6 +51,7 @@ BLOCKS = code_blocks(Path(__file__).parents[2] / "docs" / "cases.md", "yaml")
 
 @pytest.fixture(scope="module")
 def services(spark: SparkSession) -> Iterator[Services]:
+    spark.createDataFrame([], "a INT")  # which makes the session the active one, whatever other tests did
     with Services() as services:
         yield services
 
