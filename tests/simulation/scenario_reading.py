@@ -408,10 +408,9 @@ class Reading:
     def _compare_group(self, offsets: Offsets) -> None:
         """Check that the group has come as far as the query, if the last start had a batch that it could report."""
         committed = self.events.network.groups.get(GROUP, {})
-        cut_off = "cut_off" in self.events.happened  # within a run, the group's offsets do not go back
         for partition, at in offsets.positions.items() if self._batches else ():
             group = committed.get(partition, -1)
-            if group < at or (group > at and not cut_off):
+            if group != at:
                 raise ViolationError(f"the group is at {group} in {partition}, and the query at {at}")
 
     def _compare_refused(self) -> None:
