@@ -326,12 +326,9 @@ class Reading:
         return True
 
     def _may_not_begin(self) -> bool:
-        """Whether the query starts or ends at offsets that need not exist, and its first batch is not done.
-
-        Spark asks for the start again when it runs the first batch again.
-        """
+        """Whether the query starts or ends at offsets that need not exist, and its first batch is not planned."""
         modes = {self._settings.start, self._settings.stop}
-        return self.checkpoint.last("commits") < 0 and bool(modes & {"group-offsets", "specific-offsets"})
+        return self.checkpoint.last("offsets") < 0 and bool(modes & {"group-offsets", "specific-offsets"})
 
     def _compare(self) -> None:
         """Check that the sink has each record once, without those that are gone and counted."""

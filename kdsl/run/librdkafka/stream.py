@@ -100,6 +100,7 @@ class Stream:
         self._partitions = 0
         self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
+        self._start_error: OffsetError | None = None
         self._skipped: dict[TopicPartition, int] = {}
         self._truncations = TruncationSearch(plan, cluster, self._subscription.reset)
         self._caught_up_time = 0
@@ -110,8 +111,18 @@ class Stream:
     def initial(self) -> Offsets:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
-        Offsets initializers are called.
+        Offsets initializers are called. If there is no such start or end, `next` raises that error: Spark asks again
+        when it repeats the first batch, whose end says where it began, and partitions may have been added since.
         """
+        self._start_error = None
+        try:
+            return self._find_initial()
+        except OffsetError as e:
+            self._start_error = e
+            return Offsets({}, {}, describe(self._plan.start, self._plan.stop), read=self._read, initial=True)
+
+    def _find_initial(self) -> Offsets:
+        """Find the offsets of `initial`."""
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
         return Offsets(
@@ -139,7 +150,10 @@ class Stream:
         the batch begins at the new records if the settings allow that. Logged are skipped gaps, logs that were cut off,
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
         that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
+        An error of `initial` is raised.
         """
+        if start.initial and self._start_error is not None:
+            raise self._start_error
         if not self._start_checked:
             warn_of_shape(self._plan, start.state)
         self._warn_of_changed_start(start)
