@@ -348,8 +348,7 @@ class Reading:
             if self._settings.chosen and number:
                 continue
             if self._settings.bounded:
-                # Partitions that were found when everything else was read may be left in the middle.
-                end = self._offsets(0).stop.get(partition, 0)
+                end = offsets.stop.get(partition, 0)
                 complete = at is None or at >= min(end, log.end)
             else:
                 end, complete = log.end, at == log.end

@@ -173,6 +173,8 @@ class Stream:
         reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
         news = any(ends[partition] != offset for partition, offset in unread.items())
         topics = self._discover(current, news=news, reached=reached)
+        if start.stop and not unread and not start.initial:
+            topics = {}  # the read has ended, and may be stopped at any time: new partitions would be read in part
         by_partition = start.state is not None and start.state.routing == "partition"
         truncated = self._truncations.find_and_log(unread, current.epochs, current_ends, keeps_rows=by_partition)
         if truncated:
@@ -407,7 +409,7 @@ class Stream:
         """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
-        stream with discovery looks once more when its end is ``reached``.
+        stream with discovery looks once more when its end can be ``reached``.
         """
         now = time.monotonic()
         interval = self._plan.discovery
