@@ -256,7 +256,7 @@ class Stream:
         resolve_expired(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
         begin = resolve_expired(self._plan, starts, known, self._subscription.reset)
         self._subscription.warn_of_lost(begin.lost)
-        self._skipped = _add_counts(self._skipped, begin.lost)
+        self._skipped = dict(begin.lost)
         remaining = (
             attrs.evolve(
                 r,
@@ -266,6 +266,11 @@ class Stream:
             for r in ranges
         )
         return tuple(r for r in remaining if len(r) > 0)
+
+    def take_skipped(self) -> dict[TopicPartition, int]:
+        """Return how many records `ranges` has skipped last; the next plan does not count them then."""
+        skipped, self._skipped = self._skipped, {}
+        return skipped
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
         """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
