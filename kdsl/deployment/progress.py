@@ -297,12 +297,19 @@ def _read_key(plan: ReadPlan, checkpoint: str, open_folder: OpenFolder, state: S
     assert plan.upserts is not None
     folder = open_folder(str(locate_states(plan.table, plan.upserts.location, checkpoint).location))
     for id_ in filter(None, (state.id, state.former)):
-        for part in folder.names(id_):
-            for name in folder.names(f"{id_}/{part}"):
-                file = f"{id_}/{part}/{name}"
-                text = folder.read(file) if name.endswith(".json") else None
-                if text is not None:
-                    # In an object store, a line with the document's size and checksum comes before it.
-                    line = text.strip().rpartition("\n")[2]
-                    return key_text(Document.from_bytes(line.encode(), plan.table, folder.path(file)).key)
+        for file in _find_documents(folder, id_):
+            text = folder.read(file)
+            if text is not None:
+                # In an object store, a line with the document's size and checksum comes before it.
+                line = text.strip().rpartition("\n")[2]
+                return key_text(Document.from_bytes(line.encode(), plan.table, folder.path(file)).key)
     return None
+
+
+def _find_documents(folder: Folder, path: str) -> Iterator[str]:
+    """Yield the paths of the documents under a path; in object stores they are in folders by their versions."""
+    for name in folder.names(path):
+        if name.endswith(".json"):
+            yield f"{path}/{name}"
+        elif "." not in name:
+            yield from _find_documents(folder, f"{path}/{name}")

@@ -21,6 +21,7 @@ from kdsl.errors import KdslError, TopicMissingError, fail_on, listing, nearest
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text
 from kdsl.resolve.formats import open_secret
+from kdsl.run import skipped_counts
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
@@ -163,6 +164,7 @@ def read_stream(
     observe(METRICS)
     observe(MIXED_TIMES)
     observe(STORED_COLUMNS)
+    observe(skipped_counts.SKIPPED)
     if plan.transport == "jvm":
         if in_pipeline():
             raise KdslError(
@@ -177,6 +179,8 @@ def read_stream(
     check_stream(plan, session_version(spark))
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster, whole=whole_partitions)
+    if not is_connect(spark):
+        stream_options[skipped_counts.OPTION] = str(skipped_counts.ACCUMULATORS.id_of(spark))
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
     reader = spark.readStream.format(_register_source(spark))

@@ -256,6 +256,19 @@ def test_the_key_of_rows_at_the_declared_location(tmp_path: Path) -> None:
     assert list_values(compare("item")) == [("!", "key", "id int64", "item int64")]
 
 
+def test_the_key_of_rows_in_an_object_store_whose_documents_are_in_folders(tmp_path: Path) -> None:
+    store_state(tmp_path, BY_KEY, "shard-0")
+    folder = tmp_path / "kdsl" / "state" / "states" / "shard-0"
+    (document,) = folder.glob("*.json")
+    inside = folder / "documents" / document.name[:8]
+    inside.mkdir(parents=True)
+    (inside / document.name).write_text(f"0000000a 0000000b\n{document.read_text()}")
+    document.unlink()
+
+    assert compare_stored(tmp_path, users("id")) == []
+    assert list_values(compare_stored(tmp_path, users("item"))) == [("!", "key", "id int64", "item int64")]
+
+
 def test_rows_that_are_found_by_partition_are_found_by_key_from_the_next_batch_on(tmp_path: Path) -> None:
     store_state(tmp_path, BY_PARTITION, "partition-0")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -86,32 +86,37 @@ def _read_text(text: str, kind: object) -> WritePlan:
 class SimulatedFiles:
     """The folder of a checkpoint, as kdsl sees it; Spark's logs are in it, too.
 
+    Args:
+        location: Where it is.
+        files: The strings of its files by name.
+        fails: Whether its requests can fail.
+
     Attributes:
         location: Where it is.
     """
 
-    def __init__(self, location: str, files: dict[str, str]) -> None:
-        self.location, self._files = location, files
+    def __init__(self, location: str, files: MutableMapping[str, str], *, fails: bool = True) -> None:
+        self.location, self._files, self._fail = location, files, _fail_folder if fails else None
 
     def path(self, name: str) -> str:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        return World.current.request(f"read {_kind(name)}", lambda: self._files.get(name), _fail_folder)
+        return World.current.request(f"read {_kind(name)}", lambda: self._files.get(name), self._fail)
 
     def write(self, name: str, text: str) -> None:
         _pause()
-        World.current.request(f"write {_kind(name)}", lambda: self._files.__setitem__(name, text), _fail_folder)
+        World.current.request(f"write {_kind(name)}", lambda: self._files.__setitem__(name, text), self._fail)
 
     def create(self, name: str, text: str) -> bool:
         def effect() -> bool:
             return self._files.setdefault(name, text) is text
 
         _pause()
-        return World.current.request(f"create {_kind(name)}", effect, _fail_folder)
+        return World.current.request(f"create {_kind(name)}", effect, self._fail)
 
     def names(self, name: str) -> list[str]:
-        return World.current.request(f"list {_kind(name)}", lambda: self._names(f"{name}/"), _fail_folder)
+        return World.current.request(f"list {_kind(name)}", lambda: self._names(f"{name}/"), self._fail)
 
     def _names(self, prefix: str) -> list[str]:
         return sorted({name[len(prefix) :].partition("/")[0] for name in self._files if name.startswith(prefix)})
@@ -121,7 +126,7 @@ class SimulatedFiles:
             for one in [one for one in self._files if one == name or one.startswith(f"{name}/")]:
                 del self._files[one]
 
-        World.current.request(f"remove {_kind(name)}", effect, _fail_folder)
+        World.current.request(f"remove {_kind(name)}", effect, self._fail)
 
 
 def _pause() -> None:

@@ -52,6 +52,7 @@ FAULTS: Mapping[tuple[str, str], str] = {
     ("letters-uncounted", "documents"): "101-150",
     ("look-before-joining", "leases"): "1-50",
     ("snapshot", "jdbc"): "4651-4700",
+    ("skipped-uncounted", "reading"): "251-300",
     ("stale-manifest", "exactly_once"): "351-400",
     ("state-half-replaced", "upsert-state"): "1401-1420",
     ("state-start-removed", "upsert-state"): "1-50",

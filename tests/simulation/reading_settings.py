@@ -14,6 +14,7 @@ from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Stop, Topics
 from kdsl.run.librdkafka.options import PLAN
 from kdsl.run.librdkafka.read_task import PARALLELISM, OptionItems
+from kdsl.run.skipped_counts import OPTION as SKIPPED
 from tests.run.read_plans import read_plan
 
 TOPIC = "orders"
@@ -144,7 +145,7 @@ def options_of(settings: Settings, parallelism: int) -> OptionItems:
     """The options of a read; the text of the plan is a key, because to read a plan takes as long as a run."""
     key = repr(settings)
     _settings[key] = settings
-    return ((PLAN, key), (PARALLELISM, str(parallelism)))
+    return ((PLAN, key), (PARALLELISM, str(parallelism)), (SKIPPED, "0"))
 
 
 def read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:

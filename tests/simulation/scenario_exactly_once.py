@@ -73,7 +73,7 @@ class Operators:
         """Start a driver."""
         choose = self.world.decisions.choose
         cores = (2, 1, 3)[choose(3)]
-        parallelism = 1 if self.routing == "one" else (None, 2, 3, 1)[choose(3 + (self.routing != "columns"), 0.3)]
+        parallelism = 1 if self.routing == "one" else (None, 2, 3, 1)[choose(4, 0.3)]
         lineage = Lineage(2 * cores if self.routing == "tasks" else None)
         plan = plan_of(self.prefix, parallelism, staged=self.staged)
         driver = Driver(self.setup, plan, cores, lineage, adopt=self.adopts, rows_of=self.rows_of)

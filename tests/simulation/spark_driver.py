@@ -277,8 +277,8 @@ class StreamingQuery:
         sources: Create the sources; each is created and used in a process of its own, which ends with the query.
         run_batch: Runs a batch in the driver: its jobs, and what the sink does before and after them.
         available_now: Whether the query ends when it has read what was there at its start.
-        listener: Receives the events ``start``, ``progress``, ``idle`` and ``end`` with their documents, in another
-            thread of the driver.
+        listener: Receives the events ``start``, ``progress``, ``idle`` and ``end`` with their documents, all but the
+            first in another thread of the driver.
         pause: How many seconds the query waits if there is nothing to read.
         id: The id of the query, which belongs to the checkpoint.
         run_id: The id of the run.
@@ -328,7 +328,8 @@ class StreamingQuery:
     def run(self) -> None:
         """Run the query in a thread of the driver, to its end; raise the error for which it has failed."""
         document: dict[str, Any] = {**self._ids, "name": None}
-        self._tell("start", document)
+        if self._listener is not None:  # Spark waits for this event only
+            self._listener("start", document)
         error: BaseException | None = None
         try:
             for number, create in enumerate(self._create):

@@ -168,7 +168,6 @@ class SimulatedProducer(TransactionalProducer):
         self._queue: dict[tuple[str, int], list[tuple[bytes | None, bytes | None]]] = {}
         self._sequences: dict[tuple[str, int], int] = {}
         self._cut_off = 0.0
-        self._number = 0
         self._answer: Any = None
 
     # What librdkafka does
@@ -182,7 +181,6 @@ class SimulatedProducer(TransactionalProducer):
 
     def begin_transaction(self) -> _Error | None:
         """Begin a transaction; the coordinator does not learn of it before something is added."""
-        self._number += 1
         return self.fatal
 
     def store_offset(
@@ -223,23 +221,15 @@ class SimulatedProducer(TransactionalProducer):
         if self.fatal is not None:
             return self.fatal
         until, pause = world.now + seconds, 0.02
-        number = self._number
-
-        def arrive() -> object:
-            # Without the second part of KIP-890, brokers take a late request of one transaction for one of the next, if
-            # the producer has the same epoch. No client can prevent that.
-            if number != self._number:
-                raise CoordinatorError(KafkaError.INVALID_TXN_STATE)
-            return effect()
-
         while True:
             if world.now < self._cut_off:
                 world.sleep(min(self._cut_off, until) - world.now)
             if world.now >= until:
                 return _Error(_TIMED_OUT, retriable=True)
             try:
-                self._answer = world.request(place, arrive, _fail, late=True)
+                self._answer = world.request(place, effect, _fail, late=True)
             except _UnansweredError:
+                self.last_error = "request timed out"
                 self._cut_off = world.now + _OUTAGES[world.decisions.choose(len(_OUTAGES))]
             except CoordinatorError as e:
                 if e.code in FENCED:

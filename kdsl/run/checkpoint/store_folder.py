@@ -10,7 +10,7 @@ from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.folder import Folder, LocalFolder
 from kdsl.run.state_files.location import Location
 from kdsl.run.state_files.stores import Settings, Store, open_store
-from kdsl.spark_internals.hadoop import list_documents
+from kdsl.spark_internals.hadoop import list_documents, spare_name
 
 
 def open_folder_without_spark(location: str, settings: Settings) -> Folder:
@@ -44,7 +44,19 @@ class StoreFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """Read the text of a UTF-8 file; None if it does not exist."""
+        """Read the text of a UTF-8 file, also of one that is being replaced (`spare_name`); None if it does not exist.
+
+        Only a file that is not there costs further requests.
+        """
+        # It may be renamed from the spare name between the first two.
+        for candidate in (name, spare_name(name), name):
+            text = self._read_file(candidate)
+            if text is not None:
+                return text
+        return None
+
+    def _read_file(self, name: str) -> str | None:
+        """Read the text of the file of this very name; None if it does not exist."""
         try:
             with self._store.system.open_input_stream(self._path(name), compression=None) as stream:
                 return bytes(stream.read()).decode()
@@ -56,18 +68,29 @@ class StoreFolder:
             raise OSError(self._store.hide(str(e))) from None
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file; where a file is seen while it is written, it is renamed when it is complete."""
-        path = self._path(name)
-        folder, _, last = path.rpartition("/")
-        target = f"{folder}/.{last}.{uuid.uuid4().hex}" if self._store.renames else path
+        """Replace the text of a file, so that `read` always finds a complete one.
+
+        Where a file is seen while it is written, and no rename replaces one (HDFS), the new text gets a spare name
+        first, under which it is read while the file itself is missing.
+        """
+        folder, slash, last = name.rpartition("/")
+        spare, hidden = spare_name(name), f"{folder}{slash}.{last}.{uuid.uuid4().hex}"
         try:
-            with self._store.system.open_output_stream(target, compression=None) as out:
-                out.write(text.encode())
-            if target != path:
-                self.remove(name)  # HDFS does not replace files
-                self._store.system.move(target, path)
+            if not self._store.renames:
+                self._write_file(name, text)
+                return
+            if self._find(name) is None and self._find(spare) is not None:  # an earlier write was interrupted
+                self._store.system.move(self._path(spare), self._path(name))
+            self._write_file(hidden, text)
+            for source, target in ((hidden, spare), (spare, name)):
+                self._delete(target)
+                self._store.system.move(self._path(source), self._path(target))
         except OSError as e:
             raise OSError(self._store.hide(str(e))) from None
+
+    def _write_file(self, name: str, text: str) -> None:
+        with self._store.system.open_output_stream(self._path(name), compression=None) as out:
+            out.write(text.encode())
 
     def create(self, name: str, text: str) -> bool:
         """Refuse to create a file: of two programs that do this, both could succeed."""
@@ -85,7 +108,11 @@ class StoreFolder:
             raise OSError(self._store.hide(str(e))) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
+        """Remove a file if it exists, and before it what an interrupted replacement has left."""
+        self._delete(spare_name(name))
+        self._delete(name)
+
+    def _delete(self, name: str) -> None:
         if self._find(name) is not None:
             self._store.system.delete_file(self._path(name))
 

@@ -100,7 +100,7 @@ def _prepare(
     try:
         acquire(routing)
     except HalfWrittenError as e:
-        routing = _keep_writers(routing, before, packing, plan.table, progress.planned, e)
+        routing = _keep_writers(rows, plan, routing, before, packing, progress.planned, e)
         routed = apply_routing(rows, routing, packing)
         acquire(routing)
     checkpoint.check_unchanged(plan.table)  # by a driver that took a lease because this one was cut off
@@ -137,16 +137,20 @@ def _choose_routing(
 
 
 def _keep_writers(
+    rows: DataFrame,
+    plan: WritePlan,
     routing: RowRouting,
     before: RowRouting | None,
     packing: Packing | None,
-    table: str,
     batch: int,
     error: HalfWrittenError,
 ) -> RowRouting:
     """Return the routing with as many writers as the half-written batch has, and warn of it; else raise the error."""
     assert before is not None
     same_count = attrs.evolve(routing, writers=before.writers)
+    if (before.by, routing.by) == ("columns", "one"):
+        with suppress(KdslError):  # the rows cannot be routed by columns any more
+            _, same_count = route_rows(rows, attrs.evolve(plan, parallelism=before.writers), before, packing)
     if not same_writers(before, same_count, packing):
         raise HalfWrittenError(
             f"{error}: {explain_difference(before, same_count)}, let the query finish that batch, and make the change "
@@ -155,7 +159,7 @@ def _keep_writers(
     _log.warning(
         "%s: batch %s is half written by %s writers, so the query continues with as many; it changes to %s when "
         "it starts after a batch that is done",
-        table, batch, before.writers, routing.writers,
+        plan.table, batch, before.writers, routing.writers,
     )  # fmt: skip
     return same_count
 

@@ -42,6 +42,7 @@ from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.registry import registry_of
+from kdsl.run.skipped_counts import OPTION as SKIPPED, report_skipped
 from kdsl.run.state_files.find import find_files
 from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.steps import PartitionSteps, ShardStep
@@ -57,7 +58,7 @@ WHOLE = "whole.partitions"
 """The option of a read whose tasks do not share partitions: each record of a partition is read by the same task."""
 _OWN_OPTIONS = (
     *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
-    *(PARALLELISM, ZONE, WHOLE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, REPORT),
+    *(PARALLELISM, ZONE, WHOLE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR, SKIPPED, REPORT),
 )
 
 
@@ -70,6 +71,9 @@ class Task(InputPartition):
         epochs: The epochs of the leaders that reported the ends of the planned ranges; only those of the task's
             partitions are kept.
         steps: What the task does with states; None if it has none.
+
+    Attributes:
+        skipped: How many records of the whole batch are skipped, by partition; only one of its tasks reports them.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Task(InputPartition):
     ) -> None:
         super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
         self.steps = steps
+        self.skipped: Mapping[TopicPartition, int] = {}
         partitions = {(r.topic, r.partition) for r in ranges}
         self.epochs = {partition: epochs[partition] for partition in partitions if partition in epochs}
         self.ids = {topic: ids[topic] for topic in {r.topic for r in ranges} if topic in ids}
@@ -135,12 +140,14 @@ def read_task(options: OptionItems, task: InputPartition, *, batch: bool = False
     states of partitions without a range are carried forward.
 
     Dead letters are written and metrics reported as the options say; a ``batch`` writes letters only if it is asked for
-    them. The consumer is borrowed from the pool; after an
-    error it is closed. From then on the process keeps freed memory (`keep_freed_memory`).
+    them. Skipped records are reported. The consumer is borrowed from the pool; after an error it is closed. From then
+    on the process keeps freed memory (`keep_freed_memory`).
     """
     if not isinstance(task, Task):  # Spark creates an InputPartition for a batch without tasks
         return
     plan, cluster = read_plan_and_cluster(options)
+    if task.skipped:
+        report_skipped(int(dict(options)[SKIPPED]), read_id(plan, cluster), task.skipped)
     if not task.ranges:
         if task.steps is not None:
             yield from _create_output(options, task).finish()

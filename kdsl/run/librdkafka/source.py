@@ -35,6 +35,7 @@ from kdsl.run.metrics.source_reports import OPTION as METRICS
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import check_batches
+from kdsl.run.skipped_counts import OPTION as SKIPPED
 from kdsl.spark_internals.sources import (
     DataSourceReader,
     DataSourceStreamReader,
@@ -191,15 +192,18 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
 
         An exactly-once sink identifies a writer by the index of its task. A repeated batch is therefore packed from the
         offsets and the packing of its plan, and a task without remaining records stays in the list. Skipped records are
-        logged and counted (`Stream.ranges`).
+        logged (`Stream.ranges`), and counted by the first task if it can report, or else by the next plan.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
         clipped = clip(packed, self._stream.ranges(begin, stop))
         plan, _ = read_plan_and_cluster(self._options)
-        return [
+        tasks = [
             Task(task, stop.ids, stop.epochs, steps) for task, steps in plan_steps(plan, begin, stop, packed, clipped)
         ]
+        if tasks and SKIPPED in dict(self._options):
+            tasks[0].skipped = self._stream.take_skipped()
+        return tasks
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: offsets of a consumer group are not committed here.

@@ -100,6 +100,7 @@ class Stream:
         self._partitions = 0
         self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
+        self._start_error: OffsetError | None = None
         self._skipped: dict[TopicPartition, int] = {}
         self._truncations = TruncationSearch(plan, cluster, self._subscription.reset)
         self._caught_up_time = 0
@@ -110,8 +111,18 @@ class Stream:
     def initial(self) -> Offsets:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
-        Offsets initializers are called.
+        Offsets initializers are called. If there is no such start or end, `next` raises that error: Spark asks again
+        when it repeats the first batch, whose end says where it began, and partitions may have been added since.
         """
+        self._start_error = None
+        try:
+            return self._find_initial()
+        except OffsetError as e:
+            self._start_error = e
+            return Offsets({}, {}, describe(self._plan.start, self._plan.stop), read=self._read, initial=True)
+
+    def _find_initial(self) -> Offsets:
+        """Find the offsets of `initial`."""
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
         return Offsets(
@@ -139,7 +150,10 @@ class Stream:
         the batch begins at the new records if the settings allow that. Logged are skipped gaps, logs that were cut off,
         another declared start, topics that the table no longer names, partitions that are not read, and transactions
         that hold records back. An offsets initializer of the end is called when an end or new partitions are added.
+        An error of `initial` is raised.
         """
+        if start.initial and self._start_error is not None:
+            raise self._start_error
         if not self._start_checked:
             warn_of_shape(self._plan, start.state)
         self._warn_of_changed_start(start)
@@ -159,6 +173,8 @@ class Stream:
         reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
         news = any(ends[partition] != offset for partition, offset in unread.items())
         topics = self._discover(current, news=news, reached=reached)
+        if start.stop and not unread and not start.initial:
+            topics = {}  # the read has ended, and may be stopped at any time: new partitions would be read in part
         by_partition = start.state is not None and start.state.routing == "partition"
         truncated = self._truncations.find_and_log(unread, current.epochs, current_ends, keeps_rows=by_partition)
         if truncated:
@@ -240,7 +256,7 @@ class Stream:
         resolve_expired(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
         begin = resolve_expired(self._plan, starts, known, self._subscription.reset)
         self._subscription.warn_of_lost(begin.lost)
-        self._skipped = _add_counts(self._skipped, begin.lost)
+        self._skipped = dict(begin.lost)
         remaining = (
             attrs.evolve(
                 r,
@@ -250,6 +266,11 @@ class Stream:
             for r in ranges
         )
         return tuple(r for r in remaining if len(r) > 0)
+
+    def take_skipped(self) -> dict[TopicPartition, int]:
+        """Return how many records `ranges` has skipped last; the next plan does not count them then."""
+        skipped, self._skipped = self._skipped, {}
+        return skipped
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
         """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
@@ -393,7 +414,7 @@ class Stream:
         """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
-        stream with discovery looks once more when its end is ``reached``.
+        stream with discovery looks once more when its end can be ``reached``.
         """
         now = time.monotonic()
         interval = self._plan.discovery

@@ -169,12 +169,12 @@ class Worker:
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions, and start the thread if it does not run.
 
-        They replace all pending ones of the run, and no committed offset moves back. Nothing is scheduled if all of
-        them are committed.
+        They replace all pending ones of the run; where a log was cut off, they are before the committed ones. Nothing
+        is scheduled if all of them are committed.
         """
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
-            run.wanted = {partition: max(at, run.done.get(partition, at)) for partition, at in positions.items()}
+            run.wanted = dict(positions)
             run.tried = run.settled
             if run.settled:
                 self._changed.notify_all()

@@ -137,7 +137,7 @@ class Tracker:
         query: Its id.
         commits: Returns the results of the commits of a read; None if there are no commits.
         clock: Returns the time, in seconds since 1970.
-        lost: Returns how many offsets were skipped for a read whose offsets do not contain the number.
+        lost: Returns how many offsets a read has skipped that are not in its offsets.
     """
 
     def __init__(

@@ -555,6 +555,23 @@ class TestPartitionsThatComeBeforeTheEnd:
         assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 2}
         assert has_ended(query)
 
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_those_that_come_after_everything_was_read_are_not_begun(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], restart: bool
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic, discovery=timedelta(0))
+        assert batches(query) == [["a", "b", "c"]]
+        assert has_ended(query)
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(1, "x", "y"))
+        if restart:
+            query.restart()
+
+        assert [rows for rows in batches(query, Limits(max_records=1)) if rows] == []
+        assert has_ended(query)
+
     def test_a_partition_without_a_group_offset_is_not_read_and_is_logged(
         self,
         kdsl_kafka: RunningKafka,

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from kdsl.cluster import Cluster
 from kdsl.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.plan.model import ReadPlan, Watermark
-from kdsl.resolve.model import Start, Topics
+from kdsl.resolve.model import Start, Stop, Topics
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.read_task import PARALLELISM, Task
@@ -128,6 +128,26 @@ class TestStart:
         member.close()
 
         assert sort_strings(begin(topic, start="group-offsets", group_id=group).batch()) == ["c", "e"]
+
+    @pytest.mark.parametrize("bound", ["start", "stop"])
+    def test_a_partition_without_offset_that_comes_before_the_first_batch_is_done_does_not_keep_it_from_going_on(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], bound: str
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        group = f"group-of-{topic}"
+        member = Consumer({**kdsl_kafka.client_properties, "group.id": group})
+        member.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+        member.close()
+        bounds = {"start": Start("group-offsets")} if bound == "start" else {"stop": Stop("group-offsets")}
+        query = begin(topic, group_id=group, **bounds)
+        planned = query.plan_batch()
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(1, "x"))
+        query.restart()
+
+        assert query.replay() == planned
+        assert sort_strings(query.batch()) == (["x"] if bound == "start" else [])
 
     @pytest.mark.parametrize(("reset", "expected"), [("earliest", ["a", "b"]), ("latest", [])])
     def test_a_group_without_offsets_follows_the_policy(

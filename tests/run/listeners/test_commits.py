@@ -270,15 +270,13 @@ class TestWorker:
 
         assert offsets.taken == [{P: 3}]
 
-    def test_nothing_goes_back_within_a_run(self, worker: Worker, offsets: Offsets) -> None:
-        worker.put("run", {P: 5})
-        self.settle(worker)
-        worker.put("run", {P: 3})
+    def test_the_group_goes_back_with_a_read_whose_log_was_cut_off(self, worker: Worker, offsets: Offsets) -> None:
+        worker.put("run", {P: 5, ("t", 1): 1})
         self.settle(worker)
         worker.put("run", {P: 3, ("t", 1): 1})
         self.settle(worker)
 
-        assert offsets.taken == [{P: 5}, {P: 5, ("t", 1): 1}]
+        assert offsets.taken == [{P: 5, ("t", 1): 1}, {P: 3, ("t", 1): 1}]
 
     @pytest.mark.parametrize("refuses", [False, True])
     def test_a_run_without_the_partition_whose_commit_is_pending_is_not_waited_for(

@@ -232,6 +232,27 @@ class TestSource:
         again = only(run(read_stream(spark, plan, going_on)))
         assert (again.records_lost, again.num_records_in) == (4, 1)
 
+    def test_a_gap_in_a_batch_that_is_repeated_is_counted_before_the_next_one_is_planned(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any, tmp_path: Path
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "checkpoint"
+        going_on = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
+        plan = read_plan(topic)
+        kdsl_kafka.produce(topic, *"abc")
+        run(read_stream(spark, plan, going_on))
+        (checkpoint / "commits" / "0").unlink()
+        (checkpoint / "commits" / ".0.crc").unlink()
+        kdsl_kafka.delete_records(topic, {0: 2})
+
+        result = only(run(read_stream(spark, plan, going_on)))
+
+        assert (result.records_lost, result.num_records_in) == (2, 1)
+        assert [path.name for path in (checkpoint / "offsets").glob("[0-9]*")] == ["0"]
+        batches = json.loads((checkpoint / "kdsl" / "skipped.json").read_text())["batches"]
+        assert [of for reads in batches.values() for of in reads.values()] == [{topic: {"0": 2}}]
+        kdsl_kafka.produce(topic, "d")
+        assert only(run(read_stream(spark, plan, going_on))).records_lost == 2
+
     def test_counters_restart_at_zero_and_offsets_continue(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:

@@ -110,7 +110,7 @@ def test_a_start_beyond_the_end_is_refused_after_the_deadline(
     query = begin(log, start=Start("specific-offsets", offsets=((*PARTITION, 101),)))
 
     with pytest.raises(OffsetError, match=r"orders\[0\] has the offsets 0 to 100, but 101 is requested"):
-        query.stream.initial()
+        query.plan_batch()
 
 
 @pytest.mark.parametrize(

@@ -290,15 +290,20 @@ def abort_and_close(producer: TransactionalProducer) -> None:
 def _take_pooled(settings: Mapping[str, str], spec: TransactionSpec, batch: int) -> OwnedProducer | None:
     """Take a pooled producer that wrote the previous batch in the same run, and reset it; None if there is none.
 
-    Any other one of the id is closed, because it may have been fenced since; so is one that cannot be reset.
+    Any other one of the id is closed, because it may have been fenced since; so is one that cannot be reset, or whose
+    client has reported an error. A request of it that got no answer and was sent again may still be on its way, and
+    brokers would take it for one of the next transaction: librdkafka does not raise the epoch of a producer with each
+    transaction (the second part of KIP-890). A new producer has another epoch.
     """
     owned = _pool.take(_pool_key(settings))
     if owned is None:
         return None
     if owned.token.writer.is_same(spec.writer) and _run_and_batch(owned.token) == (spec.run, batch - 1):
         with suppress(ProducerError):  # if it has failed for good, a new producer of the id gets the error
-            owned.producer.reset()
-            return owned
+            owned.producer.poll()
+            if not owned.producer.last_error:
+                owned.producer.reset()
+                return owned
     owned.close()
     return None
 

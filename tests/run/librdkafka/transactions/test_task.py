@@ -391,6 +391,34 @@ def test_a_pooled_producer_that_cannot_continue_is_replaced_before_any_row_is_se
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1}
 
 
+def test_a_pooled_producer_whose_client_had_an_error_is_replaced(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of it may still be on its way, and would count for its next transaction."""
+    topic = kdsl_topic()
+    acquire_ids(work_for(topic, 0), cluster, LogProgress())
+    put(topic, cluster, 0, rows(b"a"))
+    init, commit = TransactionalProducer.init, TransactionalProducer.commit
+    acquired: list[str] = []
+
+    def acquire(producer: TransactionalProducer, seconds: float) -> None:
+        acquired.append(producer.id)
+        init(producer, seconds)
+
+    def commit_late(producer: TransactionalProducer, seconds: float) -> None:
+        commit(producer, seconds)
+        producer.last_error = "1 request(s) timed out: disconnect"
+
+    monkeypatch.setattr(TransactionalProducer, "init", acquire)
+    monkeypatch.setattr(TransactionalProducer, "commit", commit_late)
+    put(topic, cluster, 1, rows(b"b"))
+    assert acquired == []
+    put(topic, cluster, 2, rows(b"c"))
+
+    assert len(acquired) == 1
+    assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1, b"c": 1}
+
+
 def test_a_write_is_recorded_permanently_with_its_rows(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
