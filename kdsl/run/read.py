@@ -21,7 +21,6 @@ from kdsl.errors import KdslError, TopicMissingError, fail_on, listing, nearest
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text
 from kdsl.resolve.formats import open_secret
-from kdsl.run import skipped_counts
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.checkpoint.start import resolve_start
 from kdsl.run.checkpoint.stored_columns import STORED_COLUMNS
@@ -54,6 +53,8 @@ from kdsl.run.session import (
     get_setting,
     session_version,
 )
+from kdsl.run.skipped_counts import ACCUMULATORS as SKIPPED_ACCUMULATORS, SKIPPED
+from kdsl.run.skipped_reports import OPTION as SKIPPED_ACCUMULATOR
 from kdsl.run.upsert.chunks import CHUNK_COLUMNS
 from kdsl.run.upsert.rows import change_row, record_row
 from kdsl.run.upsert.spark_batches import SHARDS, STATE_OPTION, TellShards, name_states
@@ -164,7 +165,7 @@ def read_stream(
     observe(METRICS)
     observe(MIXED_TIMES)
     observe(STORED_COLUMNS)
-    observe(skipped_counts.SKIPPED)
+    observe(SKIPPED)
     if plan.transport == "jvm":
         if in_pipeline():
             raise KdslError(
@@ -180,7 +181,7 @@ def read_stream(
     reports = new_name(read_id(plan, cluster)) if _reports_metrics(spark) and not in_pipeline() else None
     stream_options = _source_options(spark, plan, cluster, whole=whole_partitions)
     if not is_connect(spark):
-        stream_options[skipped_counts.OPTION] = str(skipped_counts.ACCUMULATORS.id_of(spark))
+        stream_options[SKIPPED_ACCUMULATOR] = str(SKIPPED_ACCUMULATORS.id_of(spark))
     if reports is not None:
         stream_options |= {OPTION: reports, **_reporting_options(spark)}
     reader = spark.readStream.format(_register_source(spark))

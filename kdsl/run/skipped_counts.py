@@ -9,6 +9,7 @@ count.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any
@@ -16,21 +17,17 @@ from typing import Any
 import attrs
 import orjson
 
-from kdsl.callbacks import TopicPartition
 from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
 from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.listeners.events import Observer, Progress, Query, ReadProgress
-from kdsl.run.offsets.stored import nest_by_topic
-from kdsl.run.task_reports import Accumulators, send_to_driver
+from kdsl.run.skipped_reports import TOTALS
+from kdsl.run.task_reports import Accumulators
 from kdsl.spark_internals.queries import RunningQuery
 from kdsl.spark_internals.session import is_connect
-from kdsl.spark_internals.workers import current_batch_id, current_query_id, current_task
 
 log = logging.getLogger("kdsl.read")
 
-OPTION = "skipped.accumulator"
-"""The option of a source with the id of the accumulator by which tasks report skipped records."""
 FILE = f"{FOLDER}/skipped.json"
 """The file of a checkpoint with the counts, by batch, read, topic and partition."""
 VERSION = 1
@@ -65,6 +62,7 @@ class SkippedCounts(Observer):
         batches = _read_counts(checkpoint)
         with self._lock:
             self._queries[query.id] = _Counts(checkpoint.folder, batches)
+            TOTALS[query.id] = _add_up(batches)
 
     def extend(self, reports: Iterable[tuple[str, int, str, Mapping[str, Mapping[str, int]]]]) -> None:
         """Store the counts of tasks that have succeeded; errors are logged, and `on_progress` tries again.
@@ -79,6 +77,7 @@ class SkippedCounts(Observer):
                 if counts is not None:
                     counts.batches.setdefault(batch, {})[read] = {topic: dict(of) for topic, of in lost.items()}
                     counts.is_stored = False
+                    TOTALS[query] = _add_up(counts.batches)
             if counts is None:
                 log.error("the records that batch %d of the query %s has skipped are not counted", batch, query)
                 continue
@@ -102,15 +101,14 @@ class SkippedCounts(Observer):
         counts.folder.write(FILE, f"{text}\n")
         counts.is_stored = True
 
-    def count(self, query: str, read: str) -> int:
-        """Return how many records a read of a query has skipped in batches that ran again, since the first start."""
-        with self._lock:
-            counts = self._queries.get(query)
-            if counts is None:
-                return 0
-            return sum(
-                sum(of_topic.values()) for reads in counts.batches.values() for of_topic in reads.get(read, {}).values()
-            )
+
+def _add_up(batches: _Batches) -> dict[str, int]:
+    """Return how many records all batches have skipped, by read."""
+    totals: Counter[str] = Counter()
+    for reads in batches.values():
+        for read, topics in reads.items():
+            totals[read] += sum(sum(partitions.values()) for partitions in topics.values())
+    return dict(totals)
 
 
 def _read_counts(checkpoint: Checkpoint) -> _Batches:
@@ -135,17 +133,3 @@ def _read_counts(checkpoint: Checkpoint) -> _Batches:
 SKIPPED = SkippedCounts()
 ACCUMULATORS = Accumulators(SKIPPED)
 """The accumulators of the reports of tasks."""
-
-
-def report_skipped(accumulator: int, read: str, lost: Mapping[TopicPartition, int]) -> None:
-    """Report from a task of a query what its batch has skipped; it arrives if the task succeeds.
-
-    Args:
-        accumulator: The id of the accumulator.
-        read: The id of the read.
-        lost: How many records, by topic partition.
-    """
-    task = current_task()
-    query, batch = (None, None) if task is None else (current_query_id(task), current_batch_id(task))
-    if query is not None and batch is not None:
-        send_to_driver(accumulator, (query, batch, read, nest_by_topic(lost)))

@@ -14,7 +14,7 @@ from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Stop, Topics
 from kdsl.run.librdkafka.options import PLAN
 from kdsl.run.librdkafka.read_task import PARALLELISM, OptionItems
-from kdsl.run.skipped_counts import OPTION as SKIPPED
+from kdsl.run.skipped_reports import OPTION as SKIPPED
 from tests.run.read_plans import read_plan
 
 TOPIC = "orders"

@@ -42,7 +42,7 @@ from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.memory import exclude_loaded_objects, keep_freed_memory
 from kdsl.run.records.registry import registry_of
-from kdsl.run.skipped_counts import OPTION as SKIPPED, report_skipped
+from kdsl.run.skipped_reports import OPTION as SKIPPED, report_skipped
 from kdsl.run.state_files.find import find_files
 from kdsl.run.task_functions import read_function
 from kdsl.run.upsert.steps import PartitionSteps, ShardStep

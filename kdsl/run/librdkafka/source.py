@@ -35,7 +35,7 @@ from kdsl.run.metrics.source_reports import OPTION as METRICS
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import check_batches
-from kdsl.run.skipped_counts import OPTION as SKIPPED
+from kdsl.run.skipped_reports import OPTION as SKIPPED
 from kdsl.spark_internals.sources import (
     DataSourceReader,
     DataSourceStreamReader,

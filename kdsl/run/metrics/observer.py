@@ -17,7 +17,7 @@ from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.sink_reports import Spool
 from kdsl.run.metrics.tracker import NamedRead, Tracker, sort_by_time
-from kdsl.run.skipped_counts import SKIPPED
+from kdsl.run.skipped_reports import count_skipped
 from kdsl.spark_internals.errors import find_reason
 from kdsl.spark_internals.queries import recent_progress
 
@@ -130,7 +130,7 @@ def _tracker(query: str) -> Tracker:
         tracker = _trackers.get(query)
         if tracker is None:
             tracker = _trackers[query] = Tracker(
-                query, counts_of, lost=lambda read: count_lost(read) + SKIPPED.count(query, read)
+                query, counts_of, lost=lambda read: count_lost(read) + count_skipped(query, read)
             )
             if len(_trackers) > MAX_QUERIES:
                 over = [id_ for id_, one in _trackers.items() if one.ended_at is not None] or list(_trackers)
