@@ -34,7 +34,7 @@ FAULTS: Mapping[tuple[str, str], str] = {
     ("A9", "write_once"): "1-50",
     ("A10", "reading"): "51-150",
     ("A11", "exactly_once"): "1-100",
-    ("A11", "reading"): "51-150",
+    ("A11", "reading"): "1-100",
     ("E4", "ingest"): "1-50",
     ("E5", "ingest"): "1-50",
     ("E17", "documents"): "1-50",
