@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import attrs
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from kdsl import own_columns
 from kdsl.cluster import Registry
 from kdsl.shown_values import reveal_values
+from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
 
 Direction = Literal["read", "write"]
@@ -182,6 +183,15 @@ class SchemaDelta:
     first: Mapping[str, int]
 
 
+class LocatedMessages(Protocol):
+    """Messages of one table in which an observer has located what its format reads."""
+
+    @property
+    def messages(self) -> Indices:
+        """The indices of the messages among those that were observed, ascending."""
+        ...
+
+
 @attrs.frozen(eq=False)
 class Observed:
     """What an observer found in an array of messages.
@@ -194,9 +204,12 @@ class Observed:
             state. A table whose messages show no column yet (``{}``, or only nulls) has none.
         bad: The messages that cannot be read, or do not fit what the options say about columns; they show nothing.
             Ascending by index.
+        located: What the observer knows of messages of some tables, for decoders of its format. It is valid until the
+            observer is used again.
     """
 
     ids: tuple[TableId, ...]
     tables: pa.Int32Array
     deltas: tuple[SchemaDelta, ...] = ()
     bad: tuple[BadRecord, ...] = ()
+    located: Mapping[TableId, LocatedMessages] = attrs.field(factory=dict)

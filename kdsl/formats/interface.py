@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import attrs
 import pyarrow as pa
@@ -18,6 +18,7 @@ from kdsl.formats.batches import (
     Decoded,
     Direction,
     Encoded,
+    LocatedMessages,
     Observed,
     Side,
     TableId,
@@ -25,6 +26,7 @@ from kdsl.formats.batches import (
 )
 from kdsl.options import Options
 from kdsl.types import model as t
+from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
@@ -62,6 +64,21 @@ class Decoder(Protocol):
 
         Raises:
             KdslError: What decoding needs cannot be fetched, such as a schema from the schema registry.
+        """
+        ...
+
+
+@runtime_checkable
+class LocatingDecoder(Decoder, Protocol):
+    """A decoder that reads messages faster if an observer of its format has located what it reads."""
+
+    def decode_located(self, messages: pa.BinaryArray, located: LocatedMessages, places: Indices) -> Decoded:
+        """Decode messages as `decode` does.
+
+        Args:
+            messages: The messages.
+            located: What the observer knows of some of them; other messages may be among these, too.
+            places: The indices of the messages among those that were observed, ascending.
         """
         ...
 

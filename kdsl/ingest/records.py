@@ -6,8 +6,6 @@ This is the part of an ingestion that tasks do. It needs neither Spark nor Kafka
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -20,12 +18,20 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.errors import KdslError
-from kdsl.formats import Format, Observed, Observer, SchemaDelta, TableId, Use
+from kdsl.formats import Format, LocatedMessages, Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import InitialTable
+from kdsl.ingest.message_checks import (
+    CONNECT_MEMBERS,
+    IMPOSSIBLE_NAME,
+    has_connect_schema,
+    may_have_connect_schemas,
+    may_have_impossible_names,
+    read_field_names,
+)
 from kdsl.ingest.schema_changes import RecordId, TableDelta, UpstreamTable
-from kdsl.own_columns import MARK, ORDER, PLACE, explain_reserved
+from kdsl.own_columns import ORDER, PLACE, explain_reserved
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
@@ -38,10 +44,6 @@ from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
 from kdsl_formats.suggest import explain_bad_batch
 
-_IMPOSSIBLE = re.compile(rb'(?i)\\ufdd0|""|' + re.escape(MARK.encode()))
-"""`MARK` in a message of JSON, as it is or escaped, or an empty string."""
-_CONNECT = ("payload", "schema")
-"""The members of a message that Kafka Connect wrote with its schema, in order."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 Value = TypeVar("Value")
@@ -78,11 +80,13 @@ class Packet:
         table: The table.
         records: The raw records, in their order.
         delta: What they show beyond the known schema; None in the steady state.
+        rows: Their rows, with the columns `PLACE`; None if the records should be kept instead.
     """
 
     table: TableId
     records: pa.RecordBatch
     delta: TableDelta | None = None
+    rows: pa.RecordBatch | None = None
 
 
 @attrs.frozen(eq=False)
@@ -107,7 +111,7 @@ class RecordSplitter:
         feed: The source.
         max_columns: A message that would give a table more columns is rejected.
         keyed: Whether updates may lack the row before; otherwise they are rejected.
-        zone: The time zone of the session, for `decode`.
+        zone: The time zone of the session, in which records are decoded.
     """
 
     def __init__(self, feed: KafkaFeed, *, max_columns: int, keyed: bool = False, zone: str = "UTC") -> None:
@@ -126,7 +130,12 @@ class RecordSplitter:
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
     def split(
-        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection] = ()
+        self,
+        raw: pa.RecordBatch,
+        known: Mapping[TableId, UpstreamTable],
+        rejected: Sequence[Rejection] = (),
+        *,
+        decodes: bool = False,
     ) -> Split:
         """Divide a batch by table, and reject what cannot be read; nothing is raised for it.
 
@@ -134,49 +143,66 @@ class RecordSplitter:
             raw: The records, with topic, partition, offset, key and value.
             known: What is known of the tables.
             rejected: Records that are rejected already, ascending; they show nothing, and are among the rejections.
+            decodes: Whether packets get rows: those of known tables, unless their records show something new, one
+                cannot be read, or one is counted when it is read. What becomes of it is up to the reader of the packet.
         """
         if rejected:
-            return self._split_rest(raw, known, rejected)
+            return self._split_rest(raw, known, rejected, decodes=decodes)
         packets: list[Packet] = []
         rejections: list[Rejection] = []
         hint = None
         for topic, indices in _group_by_topic(raw):
             records = raw.take(pa.array(indices)) if len(indices) < raw.num_rows else raw
-            split = self._split_topic(topic, records, known)
+            split = self._split_topic(topic, records, known, decodes=decodes)
             packets += split.packets
             hint = hint or split.hint
             rejections += (attrs.evolve(one, index=int(indices[one.index])) for one in split.rejections)
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
 
-    def decode(self, packet: Packet, known: Mapping[TableId, UpstreamTable]) -> pa.RecordBatch | None:
-        """The rows of a packet of a known table, with the columns `PLACE`; None if its records should be kept.
+    def _decode(
+        self,
+        table: TableId,
+        upstream: UpstreamTable,
+        records: pa.RecordBatch,
+        located: LocatedMessages | None,
+        places: Indices,
+    ) -> pa.RecordBatch | None:
+        """The rows of the records of a table, with the columns `PLACE`; None if the records should be kept.
 
-        They are if they show something new, and if one cannot be read or is counted when it is read: what becomes of it
-        is up to the reader of the packet.
+        Args:
+            table: The table.
+            upstream: Its columns.
+            records: The records.
+            located: What the observer knows of their values; None for nothing.
+            places: The indices of the records among those that it has seen.
         """
-        upstream = known.get(packet.table)
-        if packet.delta is not None or upstream is None:
-            return None
         try:
-            decoder = self._open_decoder(packet.table, upstream)
+            decoder = self._open_decoder(table, upstream)
             if decoder is None:
                 return None
             decoder.dropped.clear()
-            rows = decoder.decode(packet.records)
+            rows = decoder.decode(records) if located is None else decoder.decode_located(records, located, places)
         except KdslError:
             return None
         return None if decoder.dropped.total() else rows
 
     def _split_rest(
-        self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], rejected: Sequence[Rejection]
+        self,
+        raw: pa.RecordBatch,
+        known: Mapping[TableId, UpstreamTable],
+        rejected: Sequence[Rejection],
+        *,
+        decodes: bool,
     ) -> Split:
         """Divide the records of a batch that are not rejected; the result has the rejections of all of the batch."""
         rest = _remove(np.arange(raw.num_rows), rejected)
-        split = self.split(raw.take(pa.array(rest)), known)
+        split = self.split(raw.take(pa.array(rest)), known, decodes=decodes)
         others = [attrs.evolve(one, index=int(rest[one.index])) for one in split.rejections]
         return attrs.evolve(split, rejections=tuple(sorted([*rejected, *others], key=lambda one: one.index)))
 
-    def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
+    def _split_topic(
+        self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable], *, decodes: bool
+    ) -> Split:
         """Divide the records of one topic; indices are those in ``raw``.
 
         With a static schema, records that do not fit a known table are rejected; so are records with placeholders for
@@ -186,7 +212,7 @@ class RecordSplitter:
         of_topic = self._feed.table_id(topic)
         observed = self._value.observe(raw.column("value"), values)
         if wrong := self._find_impossible_names(raw, observed) or self._find_connect_schemas(raw, observed):
-            return self._split_rest(raw, known, wrong)
+            return self._split_rest(raw, known, wrong, decodes=decodes)
         rejections = [Rejection(bad.index, bad.marked_reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
         codes = pc.fill_null(observed.tables, -1).to_numpy(zero_copy_only=False)
@@ -213,7 +239,10 @@ class RecordSplitter:
                 readable = _remove(readable, bad)
             if len(readable):
                 records = raw.take(pa.array(readable)) if len(readable) < raw.num_rows else raw
-                packets.append(Packet(name, records, delta))
+                rows = None
+                if decodes and delta is None and name in known:
+                    rows = self._decode(name, known[name], records, observed.located.get(table), readable)
+                packets.append(Packet(name, records, delta, rows))
         hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
         hint = None if hint is None else f"topic {topic}: {hint}"
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
@@ -226,12 +255,12 @@ class RecordSplitter:
         sides: list[tuple[Literal["key", "value"], Observer]] = []
         if _explain_name(observed) is not None:
             sides.append(("value", self._value))
-        if self._key is not None and _may_have_impossible_names(raw.column("key")):
+        if self._key is not None and may_have_impossible_names(raw.column("key")):
             sides.append(("key", self._key))
         rejections: dict[int, Rejection] = {}
         for side, observer in sides:
             for index, message in enumerate(raw.column(side)):
-                if message.is_valid and _IMPOSSIBLE.search(message.as_buffer()):
+                if message.is_valid and IMPOSSIBLE_NAME.search(message.as_buffer()):
                     reason = _explain_name(observer.observe(raw.column(side).slice(index, 1), {}))
                     if reason is not None:
                         rejections[index] = Rejection(index, reason, side)
@@ -247,9 +276,9 @@ class RecordSplitter:
         new = {f.name for delta in observed.deltas for f in delta.schema.columns}
         sides: list[tuple[Literal["key", "value"], Format]] = []
         key, value = feed.key, feed.value.valid()
-        if key is not None and key.has_inline_schemas is False and _may_have_schemas(raw.column("key")):
+        if key is not None and key.has_inline_schemas is False and may_have_connect_schemas(raw.column("key")):
             sides.append(("key", key))
-        if value.has_inline_schemas is False and new.issuperset(_CONNECT):
+        if value.has_inline_schemas is False and new.issuperset(CONNECT_MEMBERS):
             sides.append(("value", value))
         rejections: dict[int, Rejection] = {}
         for side, chosen in sides:
@@ -259,7 +288,7 @@ class RecordSplitter:
                 f"set {prefix}{name}: true (in Python {side}={type(chosen).__name__}({argument}=True))"
             )
             for index, message in enumerate(raw.column(side).to_pylist()):
-                if message is not None and _has_connect_schema(message):
+                if message is not None and has_connect_schema(message):
                     rejections.setdefault(index, Rejection(index, reason, side))
         return [rejections[index] for index in sorted(rejections)]
 
@@ -388,7 +417,7 @@ class RecordSplitter:
         chosen = self._feed
         if value.schema.primary_key or not (chosen.key_is_primary_key and chosen.value.keyed_by_primary_key):
             return value
-        names = next((_field_names(key) for key in keys.take(pa.array(indices)).drop_null().to_pylist()), ())
+        names = next((read_field_names(key) for key in keys.take(pa.array(indices)).drop_null().to_pylist()), ())
         if not names or not set(names) <= {f.name for f in value.schema.columns}:
             return value
         return attrs.evolve(value, schema=attrs.evolve(value.schema, primary_key=names))
@@ -441,17 +470,6 @@ class RecordSplitter:
         return TableDelta(table, schema, record_ids, min(record_ids.values()), key)
 
 
-def _field_names(key: bytes) -> tuple[str, ...]:
-    """The fields of a message key in JSON, with or without its schema; empty if it is something else."""
-    try:
-        document = json.loads(key)
-    except (ValueError, RecursionError):
-        return ()
-    if isinstance(document, dict) and {*document} == {"schema", "payload"}:
-        document = document["payload"]
-    return tuple(document) if isinstance(document, dict) else ()
-
-
 def _explain_name(observed: Observed) -> str | None:
     """Why messages show a name that no column or member can have; None if they show no such name.
 
@@ -463,29 +481,6 @@ def _explain_name(observed: Observed) -> str | None:
         if any("" in row.names for row in t.walk_types(field.type) if isinstance(row, t.Row)):
             return f"column {quote_value(field.name)} has a member without a name"
     return None
-
-
-def _may_have_impossible_names(messages: pa.BinaryArray) -> bool:
-    """Whether the bytes of messages in JSON contain what a name that no column can have contains."""
-    return any(_IMPOSSIBLE.search(buffer) for buffer in messages.buffers()[2:] if buffer is not None)
-
-
-def _may_have_schemas(messages: pa.BinaryArray) -> bool:
-    """Whether the bytes of messages in JSON contain the names of the members that Connect writes."""
-    buffers = [bytes(buffer) for buffer in messages.buffers()[2:] if buffer is not None]
-    return all(any(b'"%s"' % name.encode() in data for data in buffers) for name in _CONNECT)
-
-
-def _has_connect_schema(message: bytes) -> bool:
-    """Whether a message is a row with the schema that Kafka Connect writes with ``schemas.enable``."""
-    try:
-        document = json.loads(message)
-    except ValueError:
-        return False
-    if not isinstance(document, dict) or sorted(document) != [*_CONNECT]:
-        return False
-    schema = document["schema"]
-    return isinstance(schema, dict) and "type" in schema and "optional" in schema
 
 
 def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:

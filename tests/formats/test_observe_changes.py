@@ -7,16 +7,20 @@ from random import Random
 from typing import Any, Literal
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kdsl.formats import Observed, TableId, Use
+from kdsl.formats import Decoded, LocatedMessages, LocatingDecoder, Observed, TableId, Use
 from kdsl.types import model as t
+from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema, join_schemas
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
+from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.formats import ChangeJson
 from kdsl_formats.cdc_json.observer import ChangeObserver
+from kdsl_formats.json.objects import FoundMembers, ObjectFinder
 from tests.formats import debezium_messages
 from tests.formats.json_documents import STYLES, Style, Writer
 from tests.formats.test_observe_json import Records, facts
@@ -184,6 +188,101 @@ def test_the_fast_observer_finds_what_the_reference_finds(
     assert again.deltas == (), "what was observed is known"
     assert facts(again) == facts(fast.reference.observe(array, known))
     check_readable(format_, use, messages, expected, {})
+
+
+def contents(decoded: Decoded) -> dict[str, str]:
+    """All that a decoder returned, in a form that can be compared."""
+    shown = {name: repr(value) for name, value in attrs.asdict(decoded, recurse=False).items()}
+    for name in ("rows", "messages", "kinds"):
+        shown[name] = repr(pa.array(getattr(decoded, name)).to_pylist())
+    for name in ("metadata", "unavailable"):
+        shown[name] = repr({key: array.to_pylist() for key, array in sorted(getattr(decoded, name).items())})
+    for name in ("undeclared", "lossy"):
+        shown[name] = repr(sorted(getattr(decoded, name).items()))
+    return shown
+
+
+@unhurried
+@given(
+    RANDOMS, formats(), st.sampled_from([0.0, 0.02, 0.1]), st.sampled_from([1, 5, 48]), st.integers(1, 120),
+    st.booleans(),
+)  # fmt: skip
+def test_what_the_observer_has_located_is_read_as_without_it(
+    random: Random, format_: ChangeJson, dirt: float, min_batch: int, count: int, by_key: bool
+) -> None:
+    """Also with fewer columns than there are members, with metadata, and after the observer was used again."""
+    array = pa.array(Changes(random, dirt).changes(format_, count), pa.binary())
+    keyed = ("a",) if by_key else ()
+    fast = format_.observer(Use(keyed=keyed))
+    assert isinstance(fast, ChangeObserver)
+    observer = ChangeObserver(fast.reference, fast.reader, min_batch=min_batch)
+    known = {delta.table: delta.schema for delta in observer.observe(array, {}).deltas}
+    observed = observer.observe(array, known)
+    codes = observed.tables.fill_null(-1).to_numpy()
+    metadata = tuple(name for name in format_.metadata if random.random() < 0.3)
+    arguments: list[tuple[ChangeDecoder, pa.Array, LocatedMessages, Indices]] = []
+    for code, table in enumerate(observed.ids):
+        located = observed.located.get(table)
+        if located is None or table not in known:
+            continue
+        places: Indices = np.flatnonzero(codes == code)
+        messages = array.take(pa.array(places))
+        columns = tuple(f for f in known[table].columns if f.name in keyed or random.random() < 0.9)
+        if not columns:
+            continue
+        rules = format_.reading_observed().change_rules(t.Row(columns), Use(metadata=metadata, keyed=keyed))
+        decoder, other = (ChangeDecoder(rules, min_batch=min_batch) for _ in range(2))
+        expected = contents(other.decode(messages))
+        assert contents(decoder.decode_located(messages, located, places)) == expected
+        assert contents(decoder.decode_located(messages, located, places)) == expected, "it is not changed"
+        arguments.append((decoder, messages, located, places))
+    observer.observe(pa.array([b'{"x":1}'] * count, pa.binary()), known)
+    for decoder, messages, located, places in arguments:
+        again = decoder.decode_located(messages, located, places)
+        assert contents(again) == contents(decoder.decode(messages)), "what is not valid any longer is not used"
+
+
+@pytest.mark.parametrize("format_", [DebeziumJson(), CanalJson(), MaxwellJson(), OggJson()])
+def test_the_decoder_does_not_look_for_located_members_again(
+    format_: ChangeJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, other = {"id": 1, "text": "x", "n": 2.5}, {"id": 1, "text": "y", "n": None}
+    debezium = {"source": {"db": "d", "table": "x"}}
+    messages_of: dict[str, list[dict[str, Any]]] = {
+        "debezium-json": [
+            {"before": None, "after": row, "op": "c", **debezium},
+            {"before": row, "after": other, "op": "u", **debezium},
+        ],
+        "canal-json": [
+            {"data": [row], "old": None, "type": "INSERT", "database": "d", "table": "x", "pkNames": None},
+            {"data": [row, other], "old": [{"n": 1}, {"n": 2}], "type": "UPDATE", "database": "d", "table": "x",
+             "pkNames": None},
+        ],
+        "maxwell-json": [
+            {"database": "d", "table": "x", "type": "insert", "data": row},
+            {"database": "d", "table": "x", "type": "update", "data": other, "old": {"text": "x"}},
+        ],
+        "ogg-json": [
+            {"table": "d.x", "op_type": "I", "after": row},
+            {"table": "d.x", "op_type": "U", "before": row, "after": other},
+        ],
+    }  # fmt: skip
+    documents = messages_of[format_.identifier] * 100
+    array = pa.array([json.dumps(document, separators=(",", ":")).encode() for document in documents], pa.binary())
+    observer = format_.observer()
+    assert isinstance(observer, ChangeObserver)
+    known = {delta.table: delta.schema for delta in observer.observe(array, {}).deltas}
+    observed = observer.observe(array, known)
+    (table,), places = observed.ids, np.arange(len(array))
+    decoder = format_.reading_observed().decoder(known[table].row)
+    assert isinstance(decoder, LocatingDecoder)
+    expected = contents(decoder.decode(array))
+
+    def find(*_: object) -> FoundMembers:
+        raise AssertionError("the members of changes and rows are known")
+
+    monkeypatch.setattr(ObjectFinder, "find", find)
+    assert contents(decoder.decode_located(array, observed.located[table], places)) == expected
 
 
 @pytest.mark.parametrize("strategy", ["AUTO", "SQL_TYPE", "MYSQL_TYPE"])

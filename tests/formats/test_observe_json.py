@@ -234,6 +234,6 @@ def test_members_that_are_too_many_are_not_remembered_again() -> None:
         buffer = MessageBuffer.of(messages, Scratch())
         settled = level.settle(buffer, buffer.messages, None, lambda _, values: np.ones(len(values.form), dtype=bool))
         assert not settled.any()
-        sizes.append(len(level._names))
+        sizes.append(len(level.names))
 
     assert sizes == [3, 3, 3]

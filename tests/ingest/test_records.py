@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Cluster
-from kdsl.formats import TableId
+from kdsl.formats import Format, TableId
 from kdsl.ingest import KafkaFeed
 from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.learn import learn
@@ -89,6 +89,42 @@ def test_a_topic_is_a_table() -> None:
         ("t",): [{"a": "1"}, {"a": "n/a"}],
         ("u",): [{"a": 2, "b": "x"}],
     }
+
+
+@pytest.mark.parametrize("value", [DebeziumJson(), CanalJson(), Json()])
+def test_rows_of_packets_are_those_that_their_records_give(value: Format) -> None:
+    """Also if some records of a table are unusual, of another topic, or show something new."""
+    inserts: list[Any]
+    if isinstance(value, Json):
+        inserts = [{"id": i, "text": f"a{i}"} for i in range(200)]
+    elif isinstance(value, CanalJson):
+        beside = {"type": "INSERT", "database": "d", "pkNames": ["id"], "old": None}
+        inserts = [{**beside, "data": [{"id": f"{i}", "text": "a"}], "table": f"x{i % 2}"} for i in range(200)]
+    else:
+        inserts = [
+            {
+                "before": None,
+                "after": {"id": i, "text": f"a{i}"},
+                "op": "c",
+                "source": {"db": "d", "table": f"x{i % 2}"},
+            }
+            for i in range(200)
+        ]
+    source = feed(value=value)
+    inserts[7] = json.dumps(inserts[7], indent=1).encode()
+    batch = records(*inserts, None, topics=[*["t"] * 100, *["u"] * 101])
+    known = learn_from(source, batch)
+    more = records(*inserts[:150], topics=[*["t"] * 100, *["u"] * 50])
+    splitter = RecordSplitter(source, max_columns=100)
+    for _ in range(2):
+        packets = splitter.split(more, known, decodes=True).packets
+        assert len(packets) >= 2
+        for packet in packets:
+            assert packet.rows is not None
+            plan = plan_table(source, packet.table, known[packet.table], places=True)
+            assert packet.rows.equals(RecordDecoder(plan).decode(packet.records))
+    assert all(one.rows is None for one in splitter.split(more, known).packets)
+    assert all(one.rows is None for one in splitter.split(more, {}, decodes=True).packets), "they show all columns"
 
 
 def test_fields_name_the_table() -> None:

@@ -37,6 +37,14 @@ def content(strings: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)[offsets[strings.offset] : offsets[strings.offset + len(strings)]]
 
 
+def find_places(some: Indices, of: Indices) -> Indices | None:
+    """The index in ascending numbers of each of some others; None if any is not among them."""
+    places = np.searchsorted(of, some)
+    if len(some) and not (len(of) and bool((of[np.minimum(places, len(of) - 1)] == some).all())):
+        return None
+    return places
+
+
 def ranges(first: Indices, count: Indices) -> Indices:
     """The numbers of several ranges, one after the other."""
     ends = np.cumsum(count)

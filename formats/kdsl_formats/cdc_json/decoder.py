@@ -12,12 +12,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import Decoded
+from kdsl.formats import Decoded, LocatedMessages
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Indices, Mask, find_present, slices
+from kdsl_formats._columns.arrays import Indices, Mask, find_places, find_present, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats._debezium import PlaceholderFinder
+from kdsl_formats.cdc_json.located_changes import LocatedChanges, LocatedObjects
 from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
 from kdsl_formats.cdc_json.reference_decoder import TRUNCATE, ChangeReadingRules, ReferenceChangeDecoder, Row
 from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, locate_rows
@@ -35,7 +36,7 @@ _TREE = ReadingRules(streaming=False)
 
 
 @attrs.frozen(eq=False)
-class _LocatedChanges:
+class _Changes:
     """Changes located in the buffer: their messages, their members, and the members beside their payload."""
 
     owner: Indices
@@ -84,7 +85,25 @@ class ChangeDecoder:
         applies them, and has NULL for placeholders. The counters of this decoder are reset.
         """
         self._truncates = ()
-        decoded = self._decode(messages)
+        return self._finish(self._decode(messages))
+
+    def decode_located(self, messages: pa.BinaryArray, located: LocatedMessages, places: Indices) -> Decoded:
+        """Decode messages as `decode` does; see `LocatingDecoder`."""
+        owner = find_places(located.messages, places)
+        if owner is None or not isinstance(located, LocatedChanges) or not located.suits(self.rules, self._names):
+            return self.decode(messages)
+        locations = located.locate()
+        if locations is None:
+            return self.decode(messages)
+        self._truncates = ()
+        changes = _Changes(owner, [located.members[name].pick(located.changes) for name in self._names], [])
+        present_messages = find_present(messages)
+        return self._finish(
+            self._read_changes(messages, located.buffer, present_messages, changes, locations, located=located)
+        )
+
+    def _finish(self, decoded: Decoded) -> Decoded:
+        """Add the counts of the reference decoder, and replace placeholders; see `decode`."""
         infinite = decoded.infinite + self.reference.infinite.take()
         if infinite:
             decoded = attrs.evolve(decoded, infinite=infinite)
@@ -151,7 +170,7 @@ class ChangeDecoder:
             for i, field in enumerate(self.rules.metadata_fields)
         ]
 
-    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _LocatedChanges:
+    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _Changes:
         """Locate the changes in objects, or in the payloads of these; messages in an unusual form are left out.
 
         `owner` has the message of each object. With a frame, the objects are payloads already.
@@ -166,9 +185,7 @@ class ChangeDecoder:
             objects, first, owner = payload.spans, payload.first, owner[outer.which[index]]
             outside = [values.pick(index) for values in outside]
         changes = self._change.find(buffer, objects, first)
-        return _LocatedChanges(
-            owner[changes.which], changes.columns, [values.pick(changes.which) for values in outside]
-        )
+        return _Changes(owner[changes.which], changes.columns, [values.pick(changes.which) for values in outside])
 
     def _decode_by_columns(
         self,
@@ -184,13 +201,32 @@ class ChangeDecoder:
         by_name = dict(zip(self._names, changes.columns, strict=True))
         conditions = [(c, by_name[c.member]) for c in self.rules.include]
         locations = locate_rows(buffer, self.rules, changes.columns, conditions)
+        return self._read_changes(messages, buffer, present_messages, changes, locations, frame)
+
+    def _read_changes(
+        self,
+        messages: pa.BinaryArray,
+        buffer: MessageBuffer,
+        present_messages: Mask,
+        changes: _Changes,
+        locations: RowLocations,
+        frame: Frame | None = None,
+        located: LocatedChanges | None = None,
+    ) -> Decoded:
+        """Read the rows of changes whose members are known; see `_decode_by_columns`.
+
+        The members of the rows are known, too, if an observer has located them.
+        """
+        by_name = dict(zip(self._names, changes.columns, strict=True))
         fallback = locations.fallback
-        images = _Images(self._image, buffer, locations.images, locations.first)
+        known = None if located is None else located.images
+        images = _Images(self._image, buffer, locations.images, locations.first, known)
         whole = np.flatnonzero(locations.index >= 0)
         fallback[locations.owner[whole[images.fallback[locations.index[whole]]]]] = True
         old_values = None
         if len(locations.old_values):
-            old_values = _Images(self._key or self._image, buffer, locations.old_values)
+            known = None if located is None else located.old_values
+            old_values = _Images(self._key or self._image, buffer, locations.old_values, known=known)
             changed = np.flatnonzero(locations.old_index >= 0)
             fallback[locations.owner[changed[old_values.fallback[locations.old_index[changed]]]]] = True
         metadata_columns, invalid = self._metadata.read(buffer, by_name, changes.beside, frame)
@@ -204,7 +240,7 @@ class ChangeDecoder:
 
     def _merge(
         self,
-        changes: _LocatedChanges,
+        changes: _Changes,
         locations: RowLocations,
         images: _Images,
         old_values: _Images | None,
@@ -272,9 +308,16 @@ class _Images:
     """
 
     def __init__(
-        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
+        self,
+        reader: ColumnReader,
+        buffer: MessageBuffer,
+        objects: Spans,
+        first: Indices | None = None,
+        known: LocatedObjects | None = None,
     ) -> None:
-        members, self.columns, self.fallback = reader.read_members(buffer, objects, first)
+        """Read objects, whose members an observer may have located."""
+        members = reader.finder.find(buffer, objects, first) if known is None else known.select(reader.finder.names)
+        self.columns, self.fallback = reader.read_found(buffer, len(objects), members)
         self.count = len(members.which)
         self.row_index = np.zeros(len(objects), dtype=np.int64)
         self.row_index[members.which] = np.arange(self.count)

@@ -17,6 +17,7 @@ from kdsl.types.widening import TableSchema, holds
 from kdsl_formats._columns.arrays import Indices, Mask, content, find_bounds, find_present, slices
 from kdsl_formats._connect.schemas import SchemaTable
 from kdsl_formats._connect.wires import Modes
+from kdsl_formats.cdc_json.located_changes import LocatedChanges, LocatedObjects
 from kdsl_formats.cdc_json.reference_observer import ChangeReader
 from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, is_null, locate_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
@@ -48,6 +49,25 @@ class _Images:
     first: Indices | None
     owner: Indices
     whole: bool
+
+
+@attrs.frozen(eq=False)
+class _Parsed:
+    """Changes that were located in a buffer.
+
+    Attributes:
+        buffer: The buffer.
+        messages: The message of each change.
+        members: The members of the changes, by name.
+        locations: The rows of the changes.
+        images: The objects of the rows.
+    """
+
+    buffer: MessageBuffer
+    messages: Indices
+    members: Mapping[str, ValueSpans]
+    locations: RowLocations
+    images: tuple[_Images, ...]
 
 
 @attrs.frozen(eq=False)
@@ -105,6 +125,7 @@ class ChangeObserver:
         self._names = tuple(
             dict.fromkeys([*dialect.members, dialect.operation, *included, *self._id_members, *self._raw_members])
         )
+        self._located: dict[TableId, LocatedChanges | None] = {}
         self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
         self._source = ObjectFinder(self._inner, all_needed=False, min_batch=min_batch)
         self._tables: dict[Any, TableObserver] = {}
@@ -115,7 +136,7 @@ class ChangeObserver:
         Null and empty messages are ignored. Schemas and types that messages say, and the members of objects, are
         remembered for later batches.
         """
-        observation = Observation(known, len(messages))
+        observation, self._located = Observation(known, len(messages)), {}
         left = find_present(messages)
         if len(messages) >= self._min_batch:
             if self.reader.schemas is None:
@@ -123,7 +144,12 @@ class ChangeObserver:
             else:
                 self._observe_by_schema(observation, messages, left)
         observe_each(self.reference, observation, messages, np.flatnonzero(left))
-        return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
+        located, self._located = self._located, {}
+        if not observation.in_any_order:
+            return self.reference.observe(messages, known)
+        return attrs.evolve(
+            observation.result(), located={table: one for table, one in located.items() if one is not None}
+        )
 
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
         """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
@@ -177,7 +203,7 @@ class ChangeObserver:
             without &= (values.form != TEXT) & are_json(buffer, values.spans, BARE, without & (values.form == BARE))
             parts.append(_raw_slices(buffer, values))
         left[message_of[without]] = False
-        images = _images_of(locations)
+        parsed = _Parsed(buffer, message_of, members, locations, _images_of(locations))
         tables: dict[TableId, list[tuple[_Statement, Indices]]] = {}
         for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
             what = self._read_statement(key, head, schema)
@@ -185,7 +211,7 @@ class ChangeObserver:
                 tables.setdefault(what.table, []).append((what, group))
         for table, groups in tables.items():
             if sum(len(group) for _, group in groups) >= self._min_batch:
-                self._settle_table(observation, messages, buffer, images, message_of, left, table, groups)
+                self._settle_table(observation, messages, parsed, left, table, groups)
 
     def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
         """Which changes have a table id of plain strings, and an array of each part of it, in the dialect's order.
@@ -246,18 +272,17 @@ class ChangeObserver:
         self,
         observation: Observation,
         messages: pa.BinaryArray,
-        buffer: MessageBuffer,
-        images: tuple[_Images, ...],
-        message_of: Indices,
+        parsed: _Parsed,
         left: Mask,
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
         """Settle the changes of one table in rounds (`settle_table`), and clear their messages in ``left``.
 
-        What they show is added to the observation. `message_of` has the index of the message of each change, `groups`
-        each statement with the changes that make it.
+        What they show is added to the observation. `groups` has each statement with the changes that make it. If there
+        is only one, it is remembered where the members of its changes are.
         """
+        message_of = parsed.messages
         changes = np.concatenate([group for _, group in groups])
         number = np.repeat(np.arange(len(groups)), [len(group) for _, group in groups])
         order = np.argsort(changes)
@@ -268,7 +293,9 @@ class ChangeObserver:
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
                 if len(some) and statement.is_held(growth):
-                    settled[some] = self._settle_group(buffer, images, len(message_of), some, statement, growth)
+                    settled[some], located = self._settle_group(parsed, some, statement, growth)
+                    if len(some) == len(changes):
+                        self._located.setdefault(table, located)
                     if statement.types is not None and settled[some].any():
                         growth.widen(int(message_of[some[settled[some]][0]]), statement.types, growth.primary_key)
             result: Mask = settled[changes[which]]
@@ -279,28 +306,41 @@ class ChangeObserver:
 
     def _settle_group(
         self,
-        buffer: MessageBuffer,
-        images: tuple[_Images, ...],
-        count: int,
+        parsed: _Parsed,
         changes: Indices,
         statement: _Statement,
         growth: TableGrowth,
-    ) -> Mask:
+    ) -> tuple[Mask, LocatedChanges | None]:
         """Return a mask of `changes`, which say the same about their table: those that show nothing that it lacks.
 
-        The observer of the statement learns the members that it did not know. `count` is the number of all changes in
-        buffer, `changes` has the indices of some of them, and `images` the objects of all.
+        Also return where the members of all of them are, unless not all were looked for. The observer of the statement
+        learns the members that it did not know. `changes` has the ascending indices of some of all parsed changes.
         """
         observer = self._open_table(statement, growth.primary_key)
-        settled = np.zeros(count, dtype=bool)
+        settled = np.zeros(len(parsed.messages), dtype=bool)
         settled[changes] = True
-        for some in images:
+        located: dict[bool, LocatedObjects] = {}
+        for some in parsed.images:
             index = np.flatnonzero(settled[some.owner])
             first = None if some.first is None else some.first[index]
-            good = observer.settle(buffer, some.spans.pick(index), first, growth, whole=some.whole)
+            good = observer.settle(parsed.buffer, some.spans.pick(index), first, growth, whole=some.whole)
             settled[some.owner[index[~good]]] = False
+            members = observer.take_members()
+            if members is not None:
+                located[some.whole] = LocatedObjects(index, *members)
         result: Mask = settled[changes]
-        return result
+        if len(located) < len(parsed.images) or self.reader.schemas is not None:
+            return result, None
+        return result, LocatedChanges(
+            self._rules,
+            parsed.buffer,
+            parsed.messages[changes],
+            changes,
+            parsed.members,
+            parsed.locations,
+            located.get(True),
+            located.get(False),
+        )
 
     def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
         """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""

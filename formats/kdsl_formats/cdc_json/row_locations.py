@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Indices, Mask, slices
+from kdsl_formats._columns.arrays import Indices, Mask, ranges, slices
 from kdsl_formats.cdc_json.reference_decoder import AFTER, BEFORE, DELETE, INSERT, ChangeReadingRules, Include
 from kdsl_formats.json.buffer import BRACE, BRACKET, QUOTE, MessageBuffer, Spans, count_inside
 from kdsl_formats.json.members import BARE, TEXT, split_arrays
@@ -47,6 +47,37 @@ class RowLocations:
     old_values: Spans
     old_index: Indices
     fallback: Mask
+
+    def pick(self, changes: Indices) -> tuple[RowLocations, Indices, Indices]:
+        """The rows of some changes, given by their ascending indices.
+
+        Also returns the indices of their images and of their old values, ascending.
+        """
+        begin = np.searchsorted(self.owner, changes)
+        counts = np.searchsorted(self.owner, changes, side="right") - begin
+        rows = ranges(begin, counts)
+        images, index = _pick_objects(self.index[rows])
+        old_values, old_index = _pick_objects(self.old_index[rows])
+        picked = RowLocations(
+            self.images.pick(images),
+            None if self.first is None else self.first[images],
+            index,
+            np.repeat(np.arange(len(changes)), counts),
+            self.kinds[rows],
+            self.old_values.pick(old_values),
+            old_index,
+            self.fallback[changes],
+        )
+        return picked, images, old_values
+
+
+def _pick_objects(index: Indices) -> tuple[Indices, Indices]:
+    """The distinct indices of objects, ascending, and for each row the place of its object among them, or -1."""
+    has = index >= 0
+    objects, places = np.unique(index[has], return_inverse=True)
+    result = np.full(len(index), -1)
+    result[has] = places
+    return objects, result
 
 
 def locate_rows(

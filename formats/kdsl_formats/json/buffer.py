@@ -42,10 +42,15 @@ class Spans:
 
 
 class Scratch:
-    """Memory that a decoder reuses for each batch, because allocating it costs as much as the work done in it."""
+    """Memory that a decoder reuses for each batch, because allocating it costs as much as the work done in it.
+
+    Attributes:
+        buffers: How many buffers have used it.
+    """
 
     def __init__(self) -> None:
         self._memory: dict[str, npt.NDArray[Any]] = {}
+        self.buffers = 0
 
     def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an uninitialized array of at least `size` elements, valid until the same name is taken again.
@@ -94,6 +99,13 @@ class MessageBuffer:
         self.data: Bytes = self._memory_behind[: size + PAD]
         self.messages = Spans(messages.start - begin, messages.end - begin)
         self.words = words_of(self.data)
+        self._scratch.buffers += 1
+        self._number = self._scratch.buffers
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no other buffer has used the scratch memory since this one was created."""
+        return self._number == self._scratch.buffers
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> MessageBuffer:

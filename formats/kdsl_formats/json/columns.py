@@ -136,7 +136,11 @@ class ColumnReader:
         The columns have only the objects in `FoundMembers.which`. Sets `infinite` for all objects.
         """
         found_members = self.finder.find(buffer, objects, first)
-        fallback = np.zeros(len(objects), dtype=bool)
+        return found_members, *self.read_found(buffer, len(objects), found_members)
+
+    def read_found(self, buffer: MessageBuffer, count: int, found_members: FoundMembers) -> tuple[list[pa.Array], Mask]:
+        """Read members of objects as `read_members` does; they are found already, in `count` objects."""
+        fallback = np.zeros(count, dtype=bool)
         fallback[found_members.fallback] = True
         columns: list[pa.Array] = [None] * len(self.inner)
         self.infinite = None
@@ -145,8 +149,8 @@ class ColumnReader:
             fallback[found_members.which[inner]] = True
             infinite = self.inner[i].infinite
             if infinite is not None:
-                self._count_infinite(len(objects), found_members.which, infinite)
-        return found_members, columns, fallback
+                self._count_infinite(count, found_members.which, infinite)
+        return columns, fallback
 
     def read_columns(
         self, buffer: MessageBuffer, columns: Sequence[ValueSpans | None]

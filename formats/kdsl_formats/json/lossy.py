@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import Decoded, Decoder
+from kdsl.formats import Decoded, Decoder, LocatedMessages, LocatingDecoder
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Indices
 
@@ -33,12 +33,21 @@ class LossCountingDecoder:
         self._spellings: dict[str, Decoder] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages with the inner decoder, and add for each DOUBLE column how many integers lost digits.
+        """Decode messages with the inner decoder, and count the integers that lost digits."""
+        return self._add_lossy(messages, self._inner.decode(messages))
+
+    def decode_located(self, messages: pa.BinaryArray, located: LocatedMessages, places: Indices) -> Decoded:
+        """Decode messages as `decode` does; see `LocatingDecoder`."""
+        if not isinstance(self._inner, LocatingDecoder):
+            return self.decode(messages)
+        return self._add_lossy(messages, self._inner.decode_located(messages, located, places))
+
+    def _add_lossy(self, messages: pa.BinaryArray, decoded: Decoded) -> Decoded:
+        """Add for each DOUBLE column how many integers lost digits.
 
         A column without such integers is left out of `Decoded.lossy`. The decoders that read columns again to count are
         kept for the next batch.
         """
-        decoded = self._inner.decode(messages)
         lossy: dict[str, int] = {}
         for i, name in self._columns:
             large = np.flatnonzero(

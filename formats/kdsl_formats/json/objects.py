@@ -261,7 +261,7 @@ class ObjectFinder:
                 fits &= are_json(search.buffer, values[other], layout.shape.members[other].form, fits)
         match_count = int(np.count_nonzero(fits))
         if match_count:
-            columns = [_absent_values(match_count)] * len(self.names)
+            columns = [absent_values(match_count)] * len(self.names)
             for member, column in layout.columns.items():
                 known = layout.shape.members[member]
                 quotes = inner[member] if known.form == BARE else None
@@ -379,7 +379,7 @@ class _Search:
         if len(self._groups) == 1:
             which, values = self._groups[0]
             return FoundMembers(which, values, self.left, tuple(self.undeclared))
-        groups = [(self.left[:0], [_absent_values(0)] * columns), *self._groups]
+        groups = [(self.left[:0], [absent_values(0)] * columns), *self._groups]
         which = np.concatenate([w for w, _ in groups])
         order = np.argsort(which)
         joined = []
@@ -392,7 +392,7 @@ class _Search:
         return FoundMembers(which[order], joined, self.left, tuple(self.undeclared))
 
 
-def _absent_values(count: int) -> ValueSpans:
+def absent_values(count: int) -> ValueSpans:
     """A column of absent values."""
     nowhere = np.zeros(count, dtype=np.int64)
     return ValueSpans(Spans(nowhere, nowhere), np.zeros(count, dtype=np.int8), nowhere)

@@ -43,18 +43,24 @@ class ObjectLevel:
         flat: See `ReadingRules.flat`.
         min_batch: See `ObjectFinder`.
         most: How many members may be looked for.
+
+    Attributes:
+        members: The members of the objects of the last `settle`, in the order of `names`; None if it did not look for
+            them.
+        names: The names of all members that were met.
     """
 
     def __init__(self, prefix: str, flat: frozenset[str] | None, *, min_batch: int, most: int) -> None:
         self._prefix, self._flat = prefix, flat
         self._min_batch, self._most = min_batch, most
-        self._names: tuple[str, ...] = ()
+        self.members: FoundMembers | None = None
+        self.names: tuple[str, ...] = ()
         self._finder = self._new_finder()
         self._inner: dict[str, ObjectLevel] = {}
 
     def _new_finder(self) -> ObjectFinder:
         """Create a finder of the known names, which also finds members with other names."""
-        finder = ObjectFinder(self._names, all_needed=False, min_batch=self._min_batch)
+        finder = ObjectFinder(self.names, all_needed=False, min_batch=self._min_batch)
         finder.find_undeclared = True
         return finder
 
@@ -67,7 +73,7 @@ class ObjectLevel:
     ) -> Mask:
         """Which objects have only values that pass a check; all are False if they have too many members.
 
-        Members that were not met before are learned. Objects that need the fallback do not pass.
+        Members that were not met before are learned; sets `members`. Objects that need the fallback do not pass.
 
         Args:
             buffer: The buffer.
@@ -75,16 +81,17 @@ class ObjectLevel:
             first: See `ObjectFinder.find`.
             check: Returns which values of a column, given by its full name, pass.
         """
-        settled = np.zeros(len(objects), dtype=bool)
-        if len(self._names) > self._most:
+        settled, self.members = np.zeros(len(objects), dtype=bool), None
+        if len(self.names) > self._most:
             return settled
         found_members = self._finder.find(buffer, objects, first)
         while self._learn_names(found_members):
             found_members = self._finder.find(buffer, objects, first)
-        if len(self._names) > self._most:
+        if len(self.names) > self._most:
             return settled
+        self.members = found_members
         good = np.ones(len(found_members.which), dtype=bool)
-        for name, values in zip(self._names, found_members.columns, strict=True):
+        for name, values in zip(self.names, found_members.columns, strict=True):
             good &= self._settle_member(buffer, name, values, check)
         settled[found_members.which] = good
         return settled
@@ -132,8 +139,8 @@ class ObjectLevel:
             new = [key.decode() for key in keys]
         except UnicodeDecodeError:
             new = []
-        self._names = (*self._names, *new)
-        if len(self._names) > self._most:
+        self.names = (*self.names, *new)
+        if len(self.names) > self._most:
             return False
         self._finder = self._new_finder()
         return bool(new)
@@ -201,6 +208,14 @@ class TableObserver:
         if whole and not seen.issuperset(self._required):
             settled[:] = False
         return settled
+
+    def take_members(self) -> tuple[tuple[str, ...], FoundMembers] | None:
+        """Return the members of the objects of the last `settle`, with their names in order, and forget them.
+
+        None if it did not look for them.
+        """
+        members, self._level.members = self._level.members, None
+        return None if members is None else (self._level.names, members)
 
     def _are_held(self, buffer: MessageBuffer, values: ValueSpans, column: str, growth: TableGrowth) -> Mask:
         """Which values of a column certainly show nothing that the table does not have; null ones are among them."""

@@ -164,7 +164,7 @@ class RecordDivider:
         look_for_null: Whether packets say that strings of their records may have the character U+0000.
         rejected: Records that count as ones that cannot be read, although they can.
         keep: Whether rows have their records; otherwise only what is known of them.
-        zone: The time zone of the session, if packets may have rows instead of records (`RecordSplitter.decode`): what
+        zone: The time zone of the session, if packets may have rows instead of records (`Packet.rows`): what
             is kept is then smaller. None if all have records.
     """
 
@@ -182,19 +182,16 @@ class RecordDivider:
         """Return the rows of a batch: one for each table, and one without a table if there are records of none."""
         splitter = _splitter(self.feed, self.max_columns, self.keyed, self.zone or "UTC")
         known = self.known()
-        split = splitter.split(raw, known, _find_rejected(raw, self.rejected))
-        rows = [
-            self._write(packet, None if self.zone is None else splitter.decode(packet, known))
-            for packet in split.packets
-        ]
+        split = splitter.split(raw, known, _find_rejected(raw, self.rejected), decodes=self.zone is not None)
+        rows = [self._write(packet) for packet in split.packets]
         without_rows = raw.num_rows - len(split.rejections) - sum(one.records.num_rows for one in split.packets)
         if split.rejections or without_rows:
             rows.append(self._write_rest(raw, split, without_rows))
         return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
-    def _write(self, packet: Packet, rows: pa.RecordBatch | None) -> dict[str, Any]:
-        """The row of the records of a table, which has the rows if they are given."""
-        records, written = packet.records, None
+    def _write(self, packet: Packet) -> dict[str, Any]:
+        """The row of the records of a table, or of their rows if the packet has them."""
+        records, rows, written = packet.records, packet.rows, None
         if self.keep:
             written = write_packet(records) if rows is None else write_rows(rows)
         notes = PacketNotes(

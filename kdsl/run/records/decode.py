@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kdsl.cluster import Registry
 from kdsl.errors import pluralize
-from kdsl.formats import BadRecord, Decoded, Side, Use
+from kdsl.formats import BadRecord, Decoded, LocatedMessages, LocatingDecoder, Side, Use
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.alignment import Aligner, count_distinct, take
 from kdsl.run.records.alternatives import replace_tombstones
@@ -90,6 +90,7 @@ class RecordDecoder:
         self.filtered = 0
         self.dropped: Counter[str] = Counter()
         self._plan = plan
+        self._located: tuple[pa.Array, LocatedMessages, Indices] | None = None
         of_format = format_columns(plan)
         use = Use(topics=plan.topics.names, registry=registry)
         uses: dict[Side, Use] = {
@@ -153,6 +154,20 @@ class RecordDecoder:
             raw: One row per record: the fields in ``needs`` and, for errors, ``topic``, ``partition``, ``offset``.
         """
         return self.decode_with_records(raw).rows
+
+    def decode_located(self, raw: pa.RecordBatch, located: LocatedMessages, places: Indices) -> pa.RecordBatch:
+        """Decode a batch of records as `decode` does, with what an observer knows of their values.
+
+        Args:
+            raw: See `decode`.
+            located: What the observer knows of some of the values.
+            places: The indices of the records among those that were observed, ascending.
+        """
+        self._located = raw.column("value"), located, places
+        try:
+            return self.decode(raw)
+        finally:
+            self._located = None
 
     def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
         """Decode a batch of records as `decode` does, and return each row's record as well.
@@ -239,6 +254,15 @@ class RecordDecoder:
         self.filtered += raw.num_rows - matching.num_rows
         return matching
 
+    def _decode_messages(self, name: Side, messages: pa.Array) -> Decoded:
+        """Decode the messages of a side; values with what an observer knows of them, if they are those that it saw."""
+        decoder = self._decoders[name]
+        if name == "value" and self._located is not None and isinstance(decoder, LocatingDecoder):
+            values, located, places = self._located
+            if messages.equals(values):
+                return decoder.decode_located(messages, located, places)
+        return decoder.decode(messages)
+
     def _replace_tombstones(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records, with NULL for values that are the tombstone of the value format."""
         if self._plan.value is None:
@@ -278,7 +302,7 @@ class RecordDecoder:
         if part is None:
             return None
         messages, without_schema = join_frame_headers(raw, name, part)
-        decoded = self._decoders[name].decode(messages)
+        decoded = self._decode_messages(name, messages)
         if without_schema and not part.format.is_lenient:
             decoded = attrs.evolve(decoded, bad=(*decoded.bad, *without_schema))
         if decoded.bad:
