@@ -6,6 +6,7 @@ store its offsets. A transaction is decided at once; its end reaches each partit
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -129,7 +130,7 @@ class Coordinator:
     def __init__(self, world: World, broker: Broker) -> None:
         self._world, self.broker = world, broker
         self.ids: dict[str, TransactionalId] = {}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = defaultdict(Group)
         self._producers = 0
         self._members = 0
         self._sequences: dict[tuple[int, int, TopicPartition], int] = {}
@@ -208,7 +209,7 @@ class Coordinator:
         known = self._check_open(id_, producer, epoch)
         if group not in known.groups:
             raise CoordinatorError(KafkaError.INVALID_TXN_STATE)
-        pending = self.groups.setdefault(group, Group()).pending.setdefault(producer, {})
+        pending = self.groups[group].pending.setdefault(producer, {})
         pending[partition] = StoredOffset(offset, metadata, self._world.now)
 
     def end(self, id_: str, producer: int, epoch: int, *, commits: bool) -> None:
@@ -293,7 +294,7 @@ class Coordinator:
             self.broker.log(partition).end_transaction(producer, self.broker.now(), commit=commits)
 
     def _end_in_group(self, producer: int, group: str, commits: bool) -> None:
-        known = self.groups.setdefault(group, Group())
+        known = self.groups[group]
         pending = known.pending.pop(producer, {})
         if commits:
             known.offsets.update(pending)
@@ -332,7 +333,7 @@ class Coordinator:
         """
         self._members += 1
         id_ = f"{client}-{self._members}"
-        self.groups.setdefault(group, Group()).members[client] = GroupMember(client, id_, self._world.now, seen)
+        self.groups[group].members[client] = GroupMember(client, id_, self._world.now, seen)
         return id_
 
     def is_member(self, group: str, client: str, id_: str) -> bool:
@@ -342,14 +343,14 @@ class Coordinator:
 
     def leave(self, group: str, client: str) -> None:
         """Remove a member from a group."""
-        self.groups.setdefault(group, Group()).members.pop(client, None)
+        self.groups[group].members.pop(client, None)
 
     def members(self, group: str) -> list[GroupMember]:
         """The members of a group that are not removed for their silence."""
         return list(self._living(group).values())
 
     def _living(self, group: str) -> dict[str, GroupMember]:
-        known = self.groups.setdefault(group, Group())
+        known = self.groups[group]
         oldest = self._world.now - SESSION
         known.members = {
             client: member for client, member in known.members.items() if member.seen(member.joined) >= oldest

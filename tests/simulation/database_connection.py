@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from tests.simulation.database import Database, Result, Transaction, fail_database
@@ -90,12 +90,9 @@ class JavaConnection:
 
     def execute(self, sql: str, values: Sequence[Any]) -> Any:
         """Run a statement; the result is that of a query, or the number of rows that it changed."""
-        match, method = next(
-            (match, method) for pattern, method in STATEMENTS if (match := pattern.fullmatch(sql)) is not None
-        )
-        place = sql.partition("(")[0] if sql.startswith("CREATE") else " ".join(sql.split(" ")[:6])
-        effect = partial(_run, method, self._database, match.groups(), values)
-        return self._ask(_NUMBERS.sub("N", place), effect, is_query=sql.startswith("SELECT"))
+        method, groups, place = _recognize(sql)
+        effect = partial(_run, method, self._database, groups, values)
+        return self._ask(place, effect, is_query=sql.startswith("SELECT"))
 
     def _ask(self, place: str, effect: Callable[[Transaction], Any], *, is_query: bool = False) -> Any:
         """Make a request in the open transaction, or in one of its own."""
@@ -135,6 +132,16 @@ class JavaConnection:
                 self._database.roll_back(transaction)
                 self._transaction = None
             raise
+
+
+@lru_cache(10_000)
+def _recognize(sql: str) -> tuple[Handler, Sequence[Any], str]:
+    """Find what runs a statement, with the parts of its text that it needs, and the statement's place in stories."""
+    match, method = next(
+        (match, method) for pattern, method in STATEMENTS if (match := pattern.fullmatch(sql)) is not None
+    )
+    place = sql.partition("(")[0] if sql.startswith("CREATE") else " ".join(sql.split(" ")[:6])
+    return method, match.groups(), _NUMBERS.sub("N", place)
 
 
 def _run(method: Handler, database: Database, groups: Sequence[Any], values: Sequence[Any], t: Transaction) -> Any:

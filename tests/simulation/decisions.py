@@ -18,7 +18,7 @@ class Decisions:
     """
 
     def __init__(self, seed: int | None, taken: Sequence[int] = ()) -> None:
-        self._random = None if seed is None else random.Random(seed)
+        self._draw = None if seed is None else random.Random(seed).random
         self._taken = taken
         self.choices: list[int] = []
 
@@ -29,22 +29,22 @@ class Decisions:
             options: How many there are, at least one.
             chance: The chance that it is not 0 without being chosen among all.
         """
-        at = len(self.choices)
-        if at < len(self._taken):
-            choice = min(self._taken[at], options - 1)
-        elif self._random is None or options == 1 or (chance < 1.0 and self._random.random() >= chance):
+        choices, taken, draw = self.choices, self._taken, self._draw
+        if taken and len(choices) < len(taken):
+            choice = min(taken[len(choices)], options - 1)
+        elif draw is None or options == 1 or (chance < 1.0 and draw() >= chance):
             choice = 0
         else:
-            choice = int(self._random.random() * options)
-        self.choices.append(choice)
+            choice = int(draw() * options)
+        choices.append(choice)
         return choice
 
     def happens(self, chance: float) -> bool:
         """Decide whether something happens that has a chance."""
-        at = len(self.choices)
-        if at < len(self._taken):
-            choice = self._taken[at] > 0
+        choices, taken, draw = self.choices, self._taken, self._draw
+        if taken and len(choices) < len(taken):
+            choice = taken[len(choices)] > 0
         else:
-            choice = self._random is not None and self._random.random() < chance
-        self.choices.append(int(choice))
+            choice = draw is not None and draw() < chance
+        choices.append(1 if choice else 0)
         return choice

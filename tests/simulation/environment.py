@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import logging
 import sys
 import threading
@@ -10,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from tests.simulation.world import Actor, World
@@ -277,6 +278,12 @@ class PerProcess:
         return len(self._value())
 
 
+def _write_json(value: Any, *, indent: int | None = None, **options: Any) -> str:
+    """Write JSON on one line; Python's encoder is slow with indentation."""
+    del indent
+    return json.dumps(value, **options)
+
+
 _TIME = SimulatedTime()
 _REPLACED: Sequence[tuple[object, object]] = (
     (time, _TIME),
@@ -288,6 +295,7 @@ _REPLACED: Sequence[tuple[object, object]] = (
     (threading.Condition, SimulatedCondition),
     (time.monotonic, _TIME.monotonic),
     (uuid, SimulatedUuid()),
+    (json, SimpleNamespace(**{**vars(json), "dumps": _write_json})),
     (concurrent.futures.ThreadPoolExecutor, SimulatedExecutor),
 )
 

@@ -107,7 +107,10 @@ class FileTree:
 
     def exists(self, path: str) -> bool:
         """Whether there is a file, or a folder with files."""
-        return path in self.files or any(name.startswith(f"{path}/") for name in self.files)
+        if path in self.files:
+            return True
+        prefix = f"{path}/"
+        return any(name.startswith(prefix) for name in self.files)
 
     def put(self, path: str, content: Any) -> None:
         """Create or replace a file at once."""

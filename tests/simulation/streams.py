@@ -10,6 +10,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -144,8 +145,14 @@ class SimulatedFolder:
 
 def _ask(action: str, name: str, effect: Callable[[], T]) -> T:
     """Make a request to a file system, whose place does not depend on numbers."""
+    return World.current.request(_place(action, name), effect, _fail_files)
+
+
+@lru_cache(10_000)
+def _place(action: str, name: str) -> str:
+    """The place of a request for a file, in which a number is an N."""
     kind = "/".join("N" if part.partition(".")[0].isdigit() else part for part in name.split("/"))
-    return World.current.request(f"{action} {kind}", effect, _fail_files)
+    return f"{action} {kind}"
 
 
 def _fail_files(what: str) -> NoReturn:

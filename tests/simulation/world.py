@@ -135,6 +135,7 @@ class World:
         self._switches, self._kills, self._faults, self._delays = (
             _RATES[decisions.choose(len(_RATES))] for _ in range(4)
         )
+        self._switches = max(self._switches, 0.02)
 
     @property
     def is_here(self) -> bool:
@@ -206,12 +207,16 @@ class World:
 
     def step(self, place: str) -> None:
         """Let other actors go on, or the process of this one die, at a place in the code."""
-        self.check_alive()
-        if self._kills and not self.calm and self.process.name != "scenario" and self.decisions.happens(self._kills):
-            self.note("kill", place)
-            self.kill(self.process)
+        if self._running is None:  # what is left of a run is cleaned up
+            return
+        process = self._running.process
+        if not process.alive:
             raise Killed
-        if self._others_can_run() and self.decisions.happens(max(self._switches, 0.02)):
+        if self._kills and not self.calm and process.name != "scenario" and self.decisions.happens(self._kills):
+            self.note("kill", place)
+            self.kill(process)
+            raise Killed
+        if len(self._actors) > 1 and self.decisions.happens(self._switches):
             self._switch()
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -333,17 +338,15 @@ class World:
 
     def _able(self) -> list[Actor[Any]]:
         """The actors that can go on. Dead ones go on, too, to their end."""
+        now = self.now
         return [
             actor
             for actor in self._actors
-            if actor.ready is None
+            if (ready := actor.ready) is None
             or not actor.process.alive
-            or (actor.wake_at is not None and actor.wake_at <= self.now)
-            or actor.ready()
+            or (actor.wake_at is not None and actor.wake_at <= now)
+            or (ready is not _never and ready())
         ]
-
-    def _others_can_run(self) -> bool:
-        return len(self._actors) > 1
 
     def _switch(self) -> None:
         """Let the scheduler choose who goes on, and come back when this actor is chosen."""
