@@ -7,7 +7,7 @@ store its offsets. A transaction is decided at once; its end reaches each partit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import attrs
@@ -117,6 +117,7 @@ class Coordinator:
     Args:
         world: The world.
         broker: The broker.
+        late: The chance that the end of a transaction reaches a partition or a group late; by default it is decided.
 
     Attributes:
         broker: The broker.
@@ -127,14 +128,14 @@ class Coordinator:
     current: Coordinator
     """The one of the world that runs now."""
 
-    def __init__(self, world: World, broker: Broker) -> None:
+    def __init__(self, world: World, broker: Broker, late: float | None = None) -> None:
         self._world, self.broker = world, broker
         self.ids: dict[str, TransactionalId] = {}
         self.groups: dict[str, Group] = defaultdict(Group)
         self._producers = 0
         self._members = 0
         self._sequences: dict[tuple[int, int, TopicPartition], int] = {}
-        self._late = _MARKER_RATES[world.decisions.choose(len(_MARKER_RATES))]
+        self._late = _MARKER_RATES[world.decisions.choose(len(_MARKER_RATES))] if late is None else late
         Coordinator.current = self
 
     # Transactions
@@ -301,6 +302,13 @@ class Coordinator:
 
     # Groups
 
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store offsets for a client that is no member of the group, which a group with members refuses."""
+        if self._living(group):
+            raise CoordinatorError(KafkaError.UNKNOWN_MEMBER_ID)
+        stored = {partition: StoredOffset(offset, "", self._world.now) for partition, offset in offsets.items()}
+        self.groups[group].offsets.update(stored)
+
     def read_offsets(self, group: str, *, stable: bool) -> dict[TopicPartition, StoredOffset]:
         """The offsets of a group.
 
@@ -316,6 +324,10 @@ class Coordinator:
             raise CoordinatorError(KafkaError.UNSTABLE_OFFSET_COMMIT)
         self._expire(known)
         return dict(known.offsets)
+
+    def read_positions(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets of a group without their metadata, of transactions that have ended."""
+        return {partition: one.offset for partition, one in self.read_offsets(group, stable=False).items()}
 
     def list_groups(self) -> list[str]:
         """The names of all groups that have offsets or members."""

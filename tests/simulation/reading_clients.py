@@ -23,6 +23,7 @@ from kdsl.run.admin.cluster_admin import ClusterAdmin, OffsetAndEpoch, Position,
 from kdsl.run.librdkafka.consumer_client import Answer
 from kdsl.run.librdkafka.message_batch import Event
 from tests.simulation.broker import Broker, Log, Record
+from tests.simulation.coordinator import Coordinator
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Network:
 
     Attributes:
         broker: The broker.
-        groups: The committed offsets of consumer groups.
+        coordinator: The coordinator of consumer groups.
         on_commit: Called with a group and its offsets when they are committed.
         skipped: Offsets that a reader has said to skip, because their records are gone.
         rate: The chance that a broker answers as one that has just started.
@@ -57,7 +58,7 @@ class Network:
 
     def __init__(self, world: World, broker: Broker, disturb: Callable[[], None] = lambda: None) -> None:
         self._world, self.broker, self.disturb = world, broker, disturb
-        self.groups: dict[str, dict[TopicPartition, int]] = {}
+        self.coordinator = Coordinator(world, broker, late=0.0)
         self.on_commit: Callable[[str, Mapping[TopicPartition, int]], None] = lambda *_: None
         self.skipped: dict[TopicPartition, set[int]] = {}
         self.rate = 0.3
@@ -143,14 +144,14 @@ class SimulatedAdmin(ClusterAdmin):
         """See `ClusterAdmin.commit`."""
 
         def commit() -> None:
-            self._network.groups.setdefault(group, {}).update(positions)
+            self._network.coordinator.commit(group, positions)
             self._network.on_commit(group, positions)
 
         self._ask("commit", commit)
 
     def groups(self) -> list[str]:
         """See `ClusterAdmin.groups`."""
-        return self._ask("groups", lambda: sorted(self._network.groups))
+        return self._ask("groups", self._network.coordinator.list_groups)
 
     def create_topic(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str]
@@ -206,7 +207,7 @@ class SimulatedAdmin(ClusterAdmin):
 
     def _group_offsets(self, group: str, partitions: Set[TopicPartition] | None) -> dict[TopicPartition, int]:
         del partitions
-        return self._ask("group offsets", lambda: dict(self._network.groups.get(group, {})))
+        return self._ask("group offsets", lambda: self._network.coordinator.read_positions(group))
 
 
 def _offset(network: Network, partition: TopicPartition, position: Position, *, committed: bool) -> OffsetAndEpoch:

@@ -126,7 +126,7 @@ class Reading:
         if "group-offsets" in (self._settings.start, self._settings.stop):
             logs = self.broker.topics[TOPIC].logs
             offsets = {(TOPIC, number): choose(log.end + 1) for number, log in enumerate(logs)}
-            self.events.network.groups[GROUP] = offsets
+            self.events.network.coordinator.commit(GROUP, offsets)
         self.checkpoint = Checkpoint()
         self.sink: dict[int, list[Row]] = {}
         self._done: dict[TopicPartition, int] = {}
@@ -419,7 +419,7 @@ class Reading:
 
     def _compare_group(self, offsets: Offsets) -> None:
         """Check that the group has come as far as the query, if the last start had a batch that it could report."""
-        committed = self.events.network.groups.get(GROUP, {})
+        committed = self.events.network.coordinator.read_positions(GROUP)
         for partition, at in offsets.positions.items() if self._batches else ():
             group = committed.get(partition, -1)
             if group != at:

@@ -300,26 +300,47 @@ class OtherPrograms:
             world.tell("another program: %s", chosen)
             self.done.append(chosen)
 
-    def restore(self, table: DeltaTable) -> bool:
-        """RESTORE an earlier version; the transactions of writers stay."""
-        before = table.versions[World.current.decisions.choose(len(table.versions))]
+    def restore(self, table: DeltaTable, version: int | None = None) -> bool:
+        """RESTORE a version whose commit the log has; the transactions of writers stay."""
+        if version is None:
+            known = [one.version for one in table.versions if one.commit is not None]
+            version = known[World.current.decisions.choose(len(known))]
+        before = table.versions[version]
+        if before is table.last:
+            return False
         table.commit("RESTORE", before.rows, parameters={"version": str(before.version)}, columns=before.columns)
         return True
 
     def empty(self, table: DeltaTable) -> bool:
         """DELETE all rows."""
-        table.commit("DELETE", {}, parameters={"predicate": "[]"})
-        return True
+        return self._delete(table, {}, "[]")
 
     def overwrite(self, table: DeltaTable) -> bool:
         """Overwrite the table with no rows."""
         table.commit("WRITE", {}, parameters={"mode": "Overwrite", "partitionBy": "[]"})
         return True
 
-    def edit(self, table: DeltaTable) -> bool:
+    def insert(self, table: DeltaTable, key: str) -> bool:
+        """INSERT a row."""
+        row = dict.fromkeys(table.last.columns, key)
+        table.commit(
+            "WRITE", {**table.last.rows, (key,): row}, parameters={"mode": "Append", "partitionBy": "[]"}, adds_only=True
+        )
+        return False
+
+    def edit(self, table: DeltaTable, key: str | None = None) -> bool:
         """DELETE some rows."""
-        rows = dict(list(table.last.rows.items())[1:])
-        table.commit("DELETE", rows, parameters={"predicate": "[\"(id = '1')\"]"})
+        if key is None:
+            rows = dict(list(table.last.rows.items())[1:])
+        else:
+            rows = {at: row for at, row in table.last.rows.items() if row["id"] != key}
+        return self._delete(table, rows, "[\"(id = '1')\"]")
+
+    def _delete(self, table: DeltaTable, rows: Mapping[Any, Row], predicate: str) -> bool:
+        """Keep some rows; a DELETE that finds none is no commit."""
+        if len(rows) == len(table.last.rows):
+            return False
+        table.commit("DELETE", rows, parameters={"predicate": predicate})
         return True
 
     def optimize(self, table: DeltaTable) -> bool:
