@@ -330,8 +330,8 @@ class Reading:
 
         Spark asks for the start again when it runs the first batch again.
         """
-        modes = {self._settings.start, self._settings.stop}
-        return self.checkpoint.last("commits") < 0 and bool(modes & {"group-offsets", "specific-offsets"})
+        modes = (self._settings.start, self._settings.stop)
+        return self.checkpoint.last("commits") < 0 and any(mode.startswith(("group", "specific")) for mode in modes)
 
     def _compare(self) -> None:
         """Check that the sink has each record once, without those that are gone and counted."""
