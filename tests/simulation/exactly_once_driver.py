@@ -588,7 +588,7 @@ def driver_substitutes() -> Substitutes:
         (row_routing, "available_cores", _cores),
         (row_routing, "trace_lineage", _lineage),
         (row_routing, "digest_columns", lambda _rows, columns: ",".join(columns)),
-        (row_routing, "_is_exact", lambda _kind: True),
+        (row_routing, "is_exact", lambda _kind: True),
         (source, "read_plan_and_cluster", lambda _options: (_READ_PLAN, CLUSTER)),
         (options, "write_options", lambda _plan, _cluster: {}),
         (checkpoint_module, "open_folder", _open_checkpoint_folder),

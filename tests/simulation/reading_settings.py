@@ -28,6 +28,8 @@ _STARTS = {
     "latest": Start("latest"),
     "timestamp": Start("timestamp", timestamp=_EARLY),
     "specific-offsets": Start("specific-offsets", offsets=((TOPIC, 0, 1),)),
+    "specific-marks": Start("specific-offsets", offsets=((TOPIC, 0, -2), (TOPIC, 1, -1))),
+    "specific-others": Start("specific-offsets", offsets=((TOPIC, 0, 1), (TOPIC, 7, 0), ("other", 0, 0))),
     "group-offsets": Start("group-offsets"),
 }
 _STOPS = {
@@ -35,6 +37,7 @@ _STOPS = {
     "latest": Stop("latest"),
     "timestamp": Stop("timestamp", timestamp=_LATE),
     "specific-offsets": Stop("specific-offsets", offsets=((TOPIC, 0, 3),)),
+    "specific-marks": Stop("specific-offsets", offsets=((TOPIC, 0, -1),)),
     "group-offsets": Stop("group-offsets"),
 }
 
@@ -86,8 +89,8 @@ class Settings:
             each=(None, None, 2)[choose(3)],
             by_time=choose(4) == 3,
             discovery=not choose(2),
-            start="earliest" if pattern and start == "specific-offsets" else start,
-            stop="latest" if pattern and stop == "specific-offsets" else stop,
+            start="earliest" if pattern and start.startswith("specific") else start,
+            stop="latest" if pattern and stop.startswith("specific") else stop,
             pattern=pattern,
             chosen=not pattern and choose(6) == 5,
             old=choose(6) == 5,

@@ -47,6 +47,7 @@ class Operators:
         world: The world.
         setup: The setup.
         routing: How rows are routed to writers.
+        other_routing: How they were before somebody changed the query; empty if nobody did.
         prefix: The prefix of the next start.
         adopts: Whether the next start ignores what it finds, because somebody has read its error.
         excuse: Why a start may be refused; None if it may not.
@@ -60,6 +61,7 @@ class Operators:
     world: World
     setup: Setup
     routing: str
+    other_routing: str = ""
     prefix: str = "p"
     adopts: bool = False
     excuse: object = None
@@ -73,8 +75,10 @@ class Operators:
         """Start a driver."""
         choose = self.world.decisions.choose
         cores = (2, 1, 3)[choose(3)]
-        parallelism = 1 if self.routing == "one" else (None, 2, 3, 1)[choose(4, 0.3)]
-        lineage = Lineage(2 * cores if self.routing == "tasks" else None)
+        choice = 3 if self.routing == "one" else choose(5 if self.routing == "columns" else 4, 0.3)
+        parallelism = (None, 2, 3, 1, None)[choice]
+        risk = "rows are computed with rand()" if choice == 4 else ""
+        lineage = Lineage(2 * cores if self.routing == "tasks" else None, "" if self.world.calm else risk)
         plan = plan_of(self.prefix, parallelism, staged=self.staged)
         driver = Driver(self.setup, plan, cores, lineage, adopt=self.adopts, rows_of=self.rows_of)
         driver.excuse = self.excuse
@@ -100,8 +104,14 @@ class Operators:
         if error is None or isinstance(error, Killed | SparkError | ConnectionError):
             return
         self.world.tell("%s ended with %r", driver.session.process.name, error)
-        if not isinstance(error, KdslError) or isinstance(error, HalfWrittenError):
+        if not isinstance(error, KdslError):
             raise error
+        if isinstance(error, HalfWrittenError):
+            if not self.other_routing:
+                raise error
+            self.routing, self.other_routing = self.other_routing, self.routing
+            self.world.tell("rows are routed by %s again", self.routing)
+            return
         if isinstance(error, ExactlyOnceError) and "adopt=True" in str(error):
             if self.excuse:
                 self.adopts = True
@@ -141,6 +151,10 @@ class Operators:
                 world.sleep(coordinator.RETENTION + 60)
                 self.setup.coordinator.forget_unused_ids(coordinator.RETENTION)
                 self.excuse = object()
+            case 7 if not self.staged and not self.other_routing:
+                self.other_routing, self.routing = self.routing, _LINEAGES[world.decisions.choose(len(_LINEAGES))]
+                world.note("change", "routing")
+                world.tell("rows are routed by %s from now on", self.routing)
 
     def _stop_all(self) -> None:
         """Stop all drivers and their tasks, as somebody does before a checkpoint is changed."""

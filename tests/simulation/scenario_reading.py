@@ -334,8 +334,8 @@ class Reading:
 
     def _may_not_begin(self) -> bool:
         """Whether the query starts or ends at offsets that need not exist, and its first batch is not planned."""
-        modes = {self._settings.start, self._settings.stop}
-        return self.checkpoint.last("offsets") < 0 and bool(modes & {"group-offsets", "specific-offsets"})
+        modes = (self._settings.start, self._settings.stop)
+        return self.checkpoint.last("offsets") < 0 and any(mode.startswith(("group", "specific")) for mode in modes)
 
     def _compare(self) -> None:
         """Check that the sink has each record once, without those that are gone and counted."""

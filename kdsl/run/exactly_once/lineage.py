@@ -14,7 +14,7 @@ from kdsl.run.exactly_once.determinism import nondeterministic_columns
 from kdsl.spark_internals.plans import Expression, PlanNode, plan_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, types as s
 
 ROW_BY_ROW = frozenset(
     (
@@ -161,3 +161,18 @@ def kdsl_source(leaf: PlanNode) -> KdslSource | None:
         return None
     plan, cluster = read_options(options, ReadPlan)
     return KdslSource(plan, cluster, max_tasks(options, plan))
+
+
+def is_exact(kind: s.DataType) -> bool:
+    """Whether Spark can hash the values of a type, and they are not floating-point numbers, at any depth."""
+    from pyspark.sql import types as s
+
+    match kind:
+        case s.FloatType() | s.DoubleType() | s.MapType() | s.VariantType():
+            return False
+        case s.ArrayType():
+            return is_exact(kind.elementType)
+        case s.StructType():
+            return all(is_exact(f.dataType) for f in kind.fields)
+        case _:
+            return True

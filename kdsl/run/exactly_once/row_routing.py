@@ -22,14 +22,14 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.run.checkpoint.manifest import RowRouting
 from kdsl.run.exactly_once.column_digest import digest_columns
-from kdsl.run.exactly_once.lineage import trace_lineage
+from kdsl.run.exactly_once.lineage import is_exact, trace_lineage
 from kdsl.run.librdkafka.task_packing import PIECE_RECORDS, TASK_RECORDS
 from kdsl.run.offsets.stored import Packing
 from kdsl.run.session import available_cores
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, types as s
+    from pyspark.sql import DataFrame
 
 ADVICE = 'write exactly_once="staged", which stores each batch before it is sent, or sink_parallelism=1'
 
@@ -98,8 +98,7 @@ def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None 
             from pyspark.sql import functions as F
 
             return rows.repartition(routing.writers, *(F.col(quote_name(name)) for name in routing.basis))
-        case "staged":
-            return rows
+    return rows  # staged: each batch routes its own
 
 
 def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -> bool:
@@ -142,8 +141,7 @@ def _basis(routing: RowRouting) -> str:
             return f"the columns {', '.join(routing.basis)}"
         case "staged":
             return "the staged files"
-        case "one":
-            return "one writer alone"
+    return "one writer alone"
 
 
 def _task_basis(tasks: int) -> tuple[str, ...]:
@@ -156,19 +154,4 @@ def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
 
     Empty if none is left: columns of the value do not replace those of a key, whose rows must stay together.
     """
-    return tuple(name for name in plan.key_columns or rows.columns if _is_exact(rows.schema[name].dataType))
-
-
-def _is_exact(kind: s.DataType) -> bool:
-    """Whether Spark can hash the values of a type, and they are not floating-point numbers, at any depth."""
-    from pyspark.sql import types as s
-
-    match kind:
-        case s.FloatType() | s.DoubleType() | s.MapType() | s.VariantType():
-            return False
-        case s.ArrayType():
-            return _is_exact(kind.elementType)
-        case s.StructType():
-            return all(_is_exact(f.dataType) for f in kind.fields)
-        case _:
-            return True
+    return tuple(name for name in plan.key_columns or rows.columns if is_exact(rows.schema[name].dataType))

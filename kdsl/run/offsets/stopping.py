@@ -67,8 +67,7 @@ def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
             return _stop_at_time(known, batch=batch)
         case "group-offsets":
             return _stop_at_committed(plan, known, batch=batch)
-        case "specific-offsets":
-            return _stop_at_specific(plan, known, batch=batch)
+    return _stop_at_specific(plan, known, batch=batch)
 
 
 def _stop_at_time(known: Known, *, batch: bool) -> End:

@@ -136,8 +136,9 @@ def _begin_transaction(
     batch has been written, the new producer is put into the pool. A producer that fails is closed.
     """
     owned = _take_pooled(settings, spec, batch)
-    for fresh in (False, True) if owned else (True,):
-        if fresh:
+    while True:
+        fresh = owned is None
+        if owned is None:
             _refuse_late_task(spec, cluster, settings["transactional.id"], batch)
             owned = take_seeded_id(spec, cluster, settings)
             try:
@@ -148,7 +149,6 @@ def _begin_transaction(
             if step == "skip":
                 _pool.put(_pool_key(settings), owned)
                 return None
-        assert owned is not None
         producer, last = owned.producer, owned.token
         token = spec.token(batch, last.number + 1)
         try:
@@ -159,9 +159,9 @@ def _begin_transaction(
             abort_and_close(producer)
             if fresh:  # a pooled producer may have been fenced by a refresh of its token, or be unusable otherwise
                 raise exactly_once_error(spec, producer.id, batch, e) from e
+            owned = None
         else:
             return OwnedProducer(producer, token)
-    raise AssertionError  # the last attempt uses a new producer
 
 
 def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
