@@ -2,6 +2,8 @@
 
 Each seed runs every scenario once. The exit code is 1 if one fails; then the first failure is shrunk, and printed as a
 story. The last line has the figures. ``--list`` names the scenarios, and the faults that ``--fault`` brings back.
+``--coverage`` prints how many branches of the modules in `tests.simulation.branches` the seeds took, and which they did
+not take.
 """
 
 from __future__ import annotations
@@ -11,15 +13,9 @@ import multiprocessing
 import sys
 import time
 
-from tests.simulation.scenario import Figures, all_scenarios, run_seeds, tell
-
-_CHUNK = 250
-
-
-def run_chunk(work: tuple[str, int, int, str | None]) -> Figures:
-    """Run some seeds of a scenario, given by its name, the first and the last seed, and a fault."""
-    name, first, last, fault = work
-    return run_seeds(all_scenarios()[name], range(first, last + 1), fault)
+from tests.simulation import chunks
+from tests.simulation.branches import format_branches
+from tests.simulation.scenario import Figures, all_scenarios, tell
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +27,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many processes run seeds")
     parser.add_argument("--list", action="store_true", help="list the scenarios and their faults")
     parser.add_argument("--events", action="store_true", help="print how often each event happened")
+    parser.add_argument("--coverage", action="store_true", help="print the branches of the protocols that were taken")
     args = parser.parse_args(arguments)
+    meter = chunks.measure_branches() if args.coverage else None
     scenarios = all_scenarios()
     if args.list:
         for scenario in scenarios.values():
@@ -42,19 +40,21 @@ def main(arguments: list[str]) -> int:
     if args.fault:
         names = [name for name in names if args.fault in scenarios[name].faults]
     numbers = range(int(first), int(last or first) + 1)
-    chunks = [
-        (name, start, min(start + _CHUNK - 1, numbers[-1]), args.fault)
-        for start in range(numbers[0], numbers[-1] + 1, _CHUNK)
+    work = [
+        (name, start, min(start + chunks.SIZE - 1, numbers[-1]), args.fault)
+        for start in range(numbers[0], numbers[-1] + 1, chunks.SIZE)
         for name in names
     ]
     figures, started = Figures(), time.perf_counter()
     if args.jobs == 1:
-        results = map(run_chunk, chunks)
+        results = map(chunks.run_chunk, work)
     else:
-        pool = multiprocessing.get_context("spawn").Pool(args.jobs)
-        results = pool.imap_unordered(run_chunk, chunks)  # type: ignore[assignment]
-    for result in results:
+        pool = multiprocessing.get_context("spawn").Pool(args.jobs, chunks.measure_branches if args.coverage else None)
+        results = pool.imap_unordered(chunks.run_chunk, work)  # type: ignore[assignment]
+    for result, branches in results:
         figures.add(result)
+        if meter is not None and branches is not None:
+            meter.load(branches)
         if figures.failures:
             break
     seconds = time.perf_counter() - started
@@ -68,6 +68,8 @@ def main(arguments: list[str]) -> int:
     if args.events:
         for (kind, place), count in sorted(figures.events.items()):
             print(f"{count:10,} {kind} at {place}")
+    if meter is not None:
+        print("\n".join(format_branches(meter.report())))
     places = {place for kind, place in figures.events if kind == "kill"}
     decisions_each = figures.steps / max(1, figures.seeds)
     print(

@@ -31,14 +31,12 @@ class Scenario:
             something does not hold.
         substitutes: Returns what the models replace in kdsl's modules.
         faults: By the name of a fault that kdsl had, what brings it back.
-        modules: The modules of kdsl whose branches it covers.
     """
 
     name: str
     run: Callable[[World], None]
     substitutes: Callable[[], Substitutes]
     faults: Mapping[str, Callable[[], Substitutes]] = attrs.field(factory=dict)
-    modules: Sequence[str] = ()
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ checkpoint; other programs restore, empty, overwrite, edit, drop and create the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kdsl.changelog import delta_session, same_table, target, to_delta
@@ -124,8 +124,4 @@ def append_again() -> Substitutes:
 
 
 FAULTS: Mapping[str, Any] = {"J2": forget_lost_rows, "J3": append_again}
-MODULES: Sequence[str] = (
-    "kdsl.changelog.target", "kdsl.changelog.to_delta", "kdsl.changelog.delta_history", "kdsl.changelog.delta_session",
-    "kdsl.changelog.changes", "kdsl.changelog.same_table", "kdsl.changelog.content",
-)  # fmt: skip
-SCENARIO = Scenario("delta", run, substitutes, FAULTS, MODULES)
+SCENARIO = Scenario("delta", run, substitutes, FAULTS)

@@ -618,14 +618,4 @@ SCENARIO = Scenario(
         "letters-forgotten": lambda: [(dead_letter_counts._QueryCounts, "forget_before", _forget_before)],
         "letters-doubled": lambda: [(dead_letter_counts._Letters, "add", _add_letters)],
     },
-    (
-        "kdsl.run.checkpoint.checkpoint",
-        "kdsl.run.checkpoint.driver",
-        "kdsl.run.checkpoint.folder",
-        "kdsl.run.checkpoint.manifest",
-        "kdsl.run.dead_letter_counts",
-        "kdsl.run.dead_letters.report",
-        "kdsl.spark_internals.hadoop",
-        "kdsl.ingest.state",
-    ),
 )

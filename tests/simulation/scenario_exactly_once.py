@@ -263,14 +263,4 @@ SCENARIO = Scenario(
     run,
     driver_substitutes,
     _faults(),
-    (
-        "kdsl.run.exactly_once.acquire",
-        "kdsl.run.exactly_once.stream",
-        "kdsl.run.exactly_once.running",
-        "kdsl.run.librdkafka.transactions.task",
-        "kdsl.run.librdkafka.transactions.token",
-        "kdsl.run.librdkafka.transactions.token_store",
-        "kdsl.run.librdkafka.transactions.producer",
-        "kdsl.run.librdkafka.transactions.spec",
-    ),
 )

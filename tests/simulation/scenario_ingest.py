@@ -509,8 +509,4 @@ def start_anew() -> Substitutes:
 FAULTS: Mapping[str, Any] = {
     "E4": skip_second_table, "E5": create_missing_tables, "E17": start_anew,
 }  # fmt: skip
-MODULES: Sequence[str] = (
-    "kdsl.ingest.run.batch", "kdsl.ingest.run.kafka_batch", "kdsl.ingest.run.query", "kdsl.ingest.state",
-    "kdsl.ingest.run.sinks.writer", "kdsl.ingest.run.sinks.delta", "kdsl.changelog.to_delta", "kdsl.changelog.target",
-)  # fmt: skip
-SCENARIO = Scenario("ingest", run, substitutes, FAULTS, MODULES)
+SCENARIO = Scenario("ingest", run, substitutes, FAULTS)

@@ -246,5 +246,4 @@ SCENARIO = Scenario(
     run,
     _substitutes,
     {"look-before-joining": lambda: [(Lease, "_try_to_acquire", _join_and_look_once)]},
-    ("kdsl.run.leases.lease", "kdsl.run.leases.group"),
 )

@@ -526,17 +526,4 @@ SCENARIO = Scenario(
     run,
     substitutes,
     {"I1": _forget_epochs, "A10": _forget_ids, "A11": _pack_by_cores, "A1-planning": _pack_what_remains},
-    (
-        "kdsl.run.librdkafka.stream",
-        "kdsl.run.librdkafka.source",
-        "kdsl.run.librdkafka.range_reader",
-        "kdsl.run.librdkafka.fetch",
-        "kdsl.run.librdkafka.topic_check",
-        "kdsl.run.librdkafka.truncation",
-        "kdsl.run.offsets.starting",
-        "kdsl.run.offsets.ends",
-        "kdsl.run.offsets.subscription",
-        "kdsl.run.offsets.stored",
-        "kdsl.run.listeners.commits",
-    ),
 )

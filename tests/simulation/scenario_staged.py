@@ -147,5 +147,4 @@ SCENARIO = Scenario(
     run,
     _substitutes,
     _faults(),
-    ("kdsl.run.exactly_once.staged", "kdsl.run.exactly_once.stream", "kdsl.run.exactly_once.acquire"),
 )

@@ -780,14 +780,4 @@ SCENARIO = Scenario(
         "state-one-version": lambda: [(state_plans, "number_version", lambda batch, _: batch << 32)],
         "state-half-replaced": lambda: [(StoreFiles, "read", _read_in_place)],
     },
-    (
-        "kdsl.run.upsert.keyed_state",
-        "kdsl.run.upsert.state_changes",
-        "kdsl.run.upsert.steps",
-        "kdsl.run.upsert.shard_changes",
-        "kdsl.run.upsert.partition_changes",
-        "kdsl.run.librdkafka.state_plans",
-        "kdsl.run.state_files.local",
-        "kdsl.run.state_files.remote",
-    ),
 )

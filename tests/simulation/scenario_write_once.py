@@ -347,5 +347,4 @@ SCENARIO = Scenario(
     run,
     _substitutes,
     {"A9": lambda: [(write_log.WriteLog, "find", _find_nothing)]},
-    ("kdsl.run.exactly_once.batch", "kdsl.run.exactly_once.write_log"),
 )
