@@ -158,12 +158,16 @@ class BranchMeter:
     def report(self) -> dict[str, ModuleBranches]:
         """Stop, and return the branches by module."""
         self._coverage.stop()
+        files_of_modules = {name: _find_file(name) for name in PROTOCOL_MODULES}
         with TemporaryDirectory() as folder:
-            path = Path(folder, "coverage.json")
-            self._coverage.json_report(outfile=str(path))
-            files = json.loads(path.read_text())["files"]
+            document = Path(folder, "coverage.json")
+            self._coverage.get_data().touch_files(
+                map(str, files_of_modules.values())
+            )  # also those that were never loaded
+            self._coverage.json_report(outfile=str(document))
+            files = json.loads(document.read_text())["files"]
         reports = {Path(name).resolve(): document for name, document in files.items()}
-        return {name: _read_report(reports[_find_file(name)]) for name in PROTOCOL_MODULES}
+        return {name: _read_report(reports[path]) for name, path in files_of_modules.items()}
 
 
 def format_branches(modules: dict[str, ModuleBranches]) -> list[str]:
