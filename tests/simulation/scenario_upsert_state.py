@@ -245,7 +245,8 @@ class _Life:
         new = dict.fromkeys(ends.keys() - begin.positions.keys(), 0)
         first = {**begin.positions, **new} if begin.initial else new
         packing = choose_state_packing(Packing("balanced", 2, 1, 1) if choose(2) else None, state)
-        stop = Offsets(ends, {"users": "id"}, begin=first, state=state, packing=packing, compared=uses_state(self.plan()))
+        compared = uses_state(self.plan())
+        stop = Offsets(ends, {"users": "id"}, begin=first, state=state, packing=packing, compared=compared)
         self.world.request("offset log", lambda: self.log.append(stop), _fail)
         self.world.tell("plans %r", stop)
 
@@ -331,24 +332,22 @@ class _Life:
     def heed(self, error: KdslError) -> bool:
         """Do what an error says, if there is a reason for it; return whether there was one."""
         message, records = str(error), self.read(self.ranges()) if len(self.log) > 1 else []
-        lost = self.damaged or (self.may_miss and _is_missing(error))
-        if "finds rows by partition" in message:
-            if any(record.key is None or record.key % self.partitions != record.partition for record in records):
-                self.convert_planned()
-                return True
-        elif "has no value" in message:
-            if any(record.name is UNCHANGED for record in records) and not self.allows_nulls:
-                self.allows_nulls = True
-                return True
-        elif "partitions now" in message:
-            if len(self.records) > self.partitions and self.declared == "partition":
-                self.declared = "auto"
-                return True
-        return lost
+        is_foreign = any(one.key is None or one.key % self.partitions != one.partition for one in records)
+        lacks = any(record.name is UNCHANGED for record in records)
+        if "finds rows by partition" in message and is_foreign:
+            self.convert_planned()
+        elif "has no value" in message and lacks and not self.allows_nulls:
+            self.allows_nulls = True
+        elif "partitions now" in message and len(self.records) > self.partitions and self.declared == "partition":
+            self.declared = "auto"
+        else:
+            return self.damaged or (self.may_miss and _is_missing(error))
+        return True
 
     def convert_planned(self) -> None:
         """Let the planned batch find rows by key, with ``kdsl state convert``."""
         diagnostics.StateReader("logs").convert_to_key()
+        self.declared = "key"
         self.world.note("converted", "planned batch")
 
     # Tasks
@@ -367,10 +366,10 @@ class _Life:
 
     def _compute(self, output: Any, ranges: Sequence[Range]) -> list[Row]:
         batches: list[pa.RecordBatch] = []
-        for r in ranges:
-            if raw := self.read([r]):
-                self.world.step("read")
-                batches += output.add(raw)
+        pieces = [ranges] if self.world.decisions.choose(2) else [[r] for r in ranges]
+        for raw in filter(None, map(self.read, pieces)):
+            self.world.step("read")
+            batches += output.add(raw)
         batches += output.finish()
         output.sizes()
         return _rows_of(batches)
@@ -446,7 +445,6 @@ class _Life:
             self.records.append([])
             self.world.note("grown", "topic")
 
-
     def damage(self) -> None:
         """Damage a file of the states; a start may end with an error of kdsl, and then the file is restored."""
         done = damage(self.run_files, self.root)
@@ -465,7 +463,7 @@ class _Life:
         """Start with a declaration that does not fit the checkpoint, which must be refused."""
         plan, choose = self.plan(), self.world.decisions.choose
         assert plan.upserts is not None
-        if self.done < 1 or len(self.records) > self.partitions:
+        if not 0 < self.done < _BATCHES or len(self.records) > self.partitions:
             return
         other: Kind = "full" if "events" in self.kind else "events"
         plans = [
@@ -671,6 +669,9 @@ def _run(world: World) -> None:
     """Run the life of a query."""
     life = world.life = _Life(world)  # type: ignore[attr-defined]
     life.begin()
+    # Some runs compute changes in parts, as those of large rows.
+    state_changes.MOST_BYTES = (1 << 20, 100, 300)[world.decisions.choose(3)]
+    partition_changes.MAX_ROWS = (1 << 16, 2)[world.decisions.choose(2)]
     saved: _Saved | None = None
     for _ in range(1 + world.decisions.choose(3)):
         _start(life)

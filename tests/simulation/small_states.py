@@ -127,9 +127,7 @@ def _list_keys(state: KeyedState) -> set[int]:
     return {key for run in (*state._runs, *state._own) for table in run.batches for key in table.entries}
 
 
-def _apply(
-    changes: StateChanges, upserts: Any, rule: UnavailableRule, check_new: object = None
-) -> Iterator[list[Row]]:
+def _apply(changes: StateChanges, upserts: Any, rule: UnavailableRule, check_new: object = None) -> Iterator[list[Row]]:
     del check_new
     state, rows = changes.state, list[Row]()
     state.count_records(len(upserts.records))

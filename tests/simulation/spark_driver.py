@@ -156,11 +156,11 @@ class _Job:
 
     def _run_all(self) -> None:
         """Run attempts until each task has a result."""
+        suspended = self._session.suspended
         while len(self._results) < self._tasks:
             while self._waiting and len(self._running) < self._session.cores:
                 self._start(self._waiting.pop(0))
             self._disturb()
-            suspended = self._session.suspended
             self._world.wait(lambda: any(actor.done or actor in suspended for _, actor, _ in self._running))
             for one in [one for one in self._running if one[1] in suspended]:
                 suspended.remove(one[1])
