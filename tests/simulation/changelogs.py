@@ -14,6 +14,7 @@ from kdsl.changelog import changes, content, same_table, target
 from kdsl.changelog.changes import Changelog
 from kdsl.changelog.target import Batch
 from kdsl.errors import ChangelogError, CheckpointError
+from kdsl.own_columns import STATE_HASH
 from kdsl.run.checkpoint import checkpoint
 from tests.simulation.batch_rows import FUNCTIONS, SimulatedRows, last_changes
 from tests.simulation.environment import PerProcess
@@ -170,7 +171,7 @@ def refuse_misuse(stream: Any, into: Any) -> None:
     rows = Changelog(SimulatedRows(stream.sparkSession, stream.columns, []), keys=["id"])
     calls: list[Callable[[], object]] = [
         lambda: Changelog(stream, keys=["nothing"]),
-        lambda: Changelog(SimulatedRows(stream.sparkSession, ["id", "_row_kind_2"], []), keys=["_hash"]),
+        lambda: Changelog(SimulatedRows(stream.sparkSession, ["id", STATE_HASH], []), keys=["id"]),
         changelog.dedupe,
         lambda: changelog.apply_to(into),  # type: ignore[call-overload]
         lambda: changelog.apply_to(into, checkpoint="checkpoint", batch=batch),  # type: ignore[call-overload]
