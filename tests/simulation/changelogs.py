@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pyspark.sql.functions
 
-from kdsl.changelog import changes, content, target
+from kdsl.changelog import changes, content, same_table, target
 from kdsl.changelog.changes import Changelog
 from kdsl.changelog.target import Batch
 from kdsl.errors import ChangelogError, CheckpointError
+from kdsl.own_columns import STATE_HASH
 from kdsl.run.checkpoint import checkpoint
-from tests.simulation.batch_rows import FUNCTIONS, last_changes
+from tests.simulation.batch_rows import FUNCTIONS, SimulatedRows, last_changes
 from tests.simulation.environment import PerProcess
 from tests.simulation.scenario import Substitutes
 from tests.simulation.streams import (
@@ -94,7 +96,10 @@ class ChangelogScenario(TargetScenario):
         """Start a driver; before it, the checkpoint may be set back, or the driver gets a copy of it."""
         world, location = self.world, "checkpoint"
         if number > 0:
-            location = self.move_checkpoint(world.decisions.choose(5, 0.3))
+            fate = world.decisions.choose(7, 0.3)
+            location = self.move_checkpoint(fate)
+            if fate == 5:
+                self.damage_identity()
             self.source.add(world, world.decisions.choose(3))
         adopt = number > 0 and self.style == "apply_to" and world.decisions.happens(0.1)
         self.adopted |= adopt
@@ -102,6 +107,8 @@ class ChangelogScenario(TargetScenario):
         session = SimulatedSession(self.storage, self._targets)
         stream: Any = SimulatedStream(session, COLUMNS, self.source.changes)
         into = self.open_target()
+        if world.decisions.happens(0.05):
+            refuse_misuse(stream, into)
         if self.style == "apply_to":
             Changelog(stream, keys=["id"]).apply_to(into, checkpoint=location, trigger={"largest": 3}, adopt=adopt)
             return
@@ -113,6 +120,13 @@ class ChangelogScenario(TargetScenario):
                 Changelog(rows, keys=["id"]).apply_to(into, batch=Batch("loader", batch))
 
         stream.foreachBatch(function).run(location, 3)
+
+    def damage_identity(self) -> None:
+        """Damage the file of the checkpoint which says to which table earlier batches were applied."""
+        path = f"checkpoint/{same_table.FILE}"
+        if path in self.storage.files:
+            self.note_cause("identity damaged")
+            self.storage.files[path] = ("", "{}", '{"version": 99, "id": null}')[self.world.decisions.choose(3)]
 
     def check(self, error: BaseException | None) -> None:
         """Check that the table has each change once, or that an error or a warning says why not."""
@@ -149,6 +163,27 @@ class ChangelogScenario(TargetScenario):
     @abstractmethod
     def is_excused(self) -> bool:
         """Whether the table may have other rows, because kdsl has logged that, or a driver accepted it."""
+
+
+def refuse_misuse(stream: Any, into: Any) -> None:
+    """Check that wrong arguments are refused, and change nothing."""
+    changelog, batch = Changelog(stream, keys=["id"]), Batch("loader", 0)
+    rows = Changelog(SimulatedRows(stream.sparkSession, stream.columns, []), keys=["id"])
+    calls: list[Callable[[], object]] = [
+        lambda: Changelog(stream, keys=["nothing"]),
+        lambda: Changelog(SimulatedRows(stream.sparkSession, ["id", STATE_HASH], []), keys=["id"]),
+        changelog.dedupe,
+        lambda: changelog.apply_to(into),  # type: ignore[call-overload]
+        lambda: changelog.apply_to(into, checkpoint="checkpoint", batch=batch),  # type: ignore[call-overload]
+        lambda: changelog.apply_to(into, checkpoint="checkpoint", output_mode="complete"),
+        lambda: rows.apply_to(into, checkpoint="checkpoint"),
+    ]
+    for call in calls:
+        try:
+            call()
+        except ChangelogError:
+            continue
+        raise ViolationError("a wrong argument is accepted")
 
 
 def common_substitutes() -> Substitutes:

@@ -31,10 +31,13 @@ from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.resolve import resolve
 from kdsl.run import dead_letter_counts
-from kdsl.run.checkpoint import manifest
+from kdsl.run.checkpoint import manifest, stored_columns
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.driver import CurrentDriver
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.checkpoint.manifest import Manifest
+from kdsl.run.checkpoint.stored_columns import StoredColumns, columns_of, read_columns
+from kdsl.run.checkpoint.task_entries import read_entry_in_task
 from kdsl.run.dead_letter_counts import LetterCounts
 from kdsl.run.dead_letters import report
 from kdsl.run.dead_letters.headers import NEEDS
@@ -46,6 +49,7 @@ from kdsl.run.records.rejections import Rejection
 from kdsl.spark_internals import hadoop
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema
+from tests.simulation import document_events
 from tests.simulation.environment import PerProcess, SimulatedLock
 from tests.simulation.folder import CHECKPOINT_KINDS, LOCAL, FileTree, HadoopModel, SimulatedPath, hadoop_substitutes
 from tests.simulation.scenario import Scenario, Substitutes
@@ -56,6 +60,7 @@ _BATCHES = 3
 _QUERY, _READ, _TABLE = "query", "orders-1", ("shop", "orders")
 _PLAN = '{"table": "Written"}'
 _PLACES = ("/checkpoint", "/copy")
+_COLUMNS: Any = PerProcess("columns", StoredColumns)
 
 
 class _Orders(KafkaTable, topic="orders", value=Json(), dead_letters=DeadLetters("dead", 1)):
@@ -153,6 +158,11 @@ class _Life:
         prefix = f"{self.location}/{log}/"
         return max((int(path[len(prefix) :]) for path in self.tree.files if path.startswith(prefix)), default=-1)
 
+    def entry(self, number: int) -> str | None:
+        """The entry of a batch in the offset log; None if it has none."""
+        text: str | None = self.tree.files.get(f"{self.location}/offsets/{number}")
+        return text
+
     def content(self, number: int) -> _Content:
         """The records of a planned batch."""
         return self.contents[json.loads(self.tree.files[f"{self.location}/offsets/{number}"].split("\n")[2])["id"]]
@@ -198,7 +208,7 @@ class _Life:
         id_ = len(self.contents)
         content = _Content(id_, choose(3), f"c{number}" if choose(2) else "", choose(3), letters)
         self.contents[id_] = content
-        self.create(f"offsets/{number}", f"v1\n{{}}\n{json.dumps({'version': 1, 'topics': {}, 'id': id_})}")
+        self.create(f"offsets/{number}", document_events.write_entry(number, id_, choose(5)))
 
 
 class _Driver:
@@ -251,6 +261,7 @@ class _Driver:
         letters: Any = dead_letter_counts.LETTERS
         try:
             self._notify(lambda: letters.on_start(query))
+            self._notify(lambda: _COLUMNS.on_start(query))
             state: ingest_state.IngestState | None = None
             while True:
                 number = life.last("commits") + 1
@@ -265,13 +276,16 @@ class _Driver:
                 state = self._run_batch(driver, files, number, state)
                 life.create(f"commits/{number}", "v1\n{}")
                 self._check_limit(number)
-                progress = Progress(query, number, 1, {})
+                progress = Progress(query, number, 1, {"durationMs": {"addBatch": 1}})
                 tell_progress = partial(letters.on_progress, progress, ())
                 self.session.start("progress", partial(self._notify, tell_progress))
+                reads = document_events.list_reads(_letters_plan(life.limit), world.decisions.choose(3))
+                self.session.start("columns", partial(self._notify, partial(_COLUMNS.on_progress, progress, reads)))
         finally:
             if self.session.process.alive:
                 self.query = None
                 self.session.start("end", partial(self._notify, lambda: letters.on_end(query)))
+                _COLUMNS.on_end(query)
 
     def _notify(self, call: Callable[[], None]) -> None:
         """Call an observer as the listener does, which logs errors."""
@@ -339,7 +353,10 @@ class _Driver:
     ) -> list[dict[str, Any]]:
         """Write the letters of a task, and return its reports."""
         values = self.life.world.process.values
+        life = self.life
         values["task"] = SimpleNamespace(settings=settings, batch=number, stageId=lambda: 1)
+        if read_entry_in_task("orders", number) != (life.entry(number) or "").encode():
+            raise ViolationError(f"a task reads another entry of batch {number} than there is")
         reports: list[dict[str, Any]] = []
         values["reports"] = reports
         values["content"] = content.id
@@ -430,8 +447,41 @@ def _lose(life: _Life) -> None:
 
 def _open(driver: _Driver) -> None:
     """Open the checkpoint up to the first batch."""
-    _, files = driver.open()
+    checkpoint, files = driver.open()
     files.load(driver.life.last("commits") + 1)
+    if error := document_events.find_driver_error(checkpoint.folder):
+        raise error
+    dead_letter_counts._read_counts(checkpoint.folder, driver.life.last("commits"))
+
+
+def _damage(life: _Life) -> None:
+    """Damage a document; a start must refuse it by its name, and then it is restored."""
+    saved = life.tree.snapshot(life.location)
+    path = document_events.damage(life.tree, life.location, life.last("commits"))
+    if path is None:
+        return
+    life.world.note("damaged", document_events.name_kind(path))
+    life.world.tell("%s is damaged", path)
+    calm, life.world.calm = life.world.calm, True
+    error = life.start("start after damage", _open)
+    life.world.calm = calm
+    if not isinstance(error, KdslError) or path.rpartition("/")[2] not in str(error):
+        raise ViolationError(f"{path} is damaged, and a start says {error!r}")
+    life.tree.restore(life.location, saved)
+
+
+def _read_on(life: _Life) -> None:
+    """Start another read where the query has stopped, and ask how the checkpoint finds rows."""
+    number, calm = life.last("commits"), life.world.calm
+    spark: Any = life.spark
+    life.world.calm = True
+    error = life.start(
+        "another read",
+        lambda _: document_events.read_on(spark, _letters_plan(life.limit), life.location, number, life.entry(number)),
+    )
+    life.world.calm = calm
+    if error is not None:
+        raise error
 
 
 def _run(world: World) -> None:
@@ -440,7 +490,7 @@ def _run(world: World) -> None:
     saved: tuple[dict[str, Any], _Sink] | None = None
     for _ in range(1 + world.decisions.choose(3)):
         life.start("start", lambda driver: driver.run())
-        event = world.decisions.choose(6)
+        event = world.decisions.choose(8)
         if event == 1:
             saved = life.tree.snapshot(life.location), life.sink.copy()
         elif event == 2 and saved is not None:
@@ -450,8 +500,8 @@ def _run(world: World) -> None:
             world.note("set back", "checkpoint")
         elif event == 3:
             _set_back(life)
-        elif event == 4:
-            _lose(life)
+        elif event in (4, 5, 6):
+            (_lose, _damage, _read_on)[event - 4](life)
     world.calm = True
     error = life.start("last start", lambda driver: driver.run())
     _check_end(life, error)
@@ -480,6 +530,9 @@ def _check_end(life: _Life, error: BaseException | None) -> None:
         spark: Any = life.spark
         checkpoint = Checkpoint.open(spark, life.location)
         files = StateFiles(checkpoint.folder)
+        columns = read_columns(checkpoint.folder)
+        if columns not in ({}, {name: columns_of(_letters_plan(life.limit)) for name in columns}):
+            raise ViolationError(f"the checkpoint stores the columns {columns}")
         checks.extend((files.load(), dead_letter_counts._read_counts(checkpoint.folder, _BATCHES - 1)[0]))
 
     if failed := life.start("check", read):
@@ -521,6 +574,13 @@ def _make_mark(suffix: str, prefix: str, folder: SimulatedPath) -> tuple[int, Si
     return 0, path
 
 
+def _open_folder(*_: object) -> Folder:
+    """Open the folder of the checkpoint in a task, or in a program without Spark."""
+    life = _life()
+    spark: Any = life.spark
+    return Checkpoint.open(spark, life.location).folder
+
+
 def _refusals() -> SimulatedPath:
     """The folder of the refusals of the running driver."""
     return SimulatedPath(_life().local, f"/tmp/{World.current.process.name}")
@@ -537,6 +597,8 @@ def _substitutes() -> Substitutes:
     nothing: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     return [
         *hadoop_substitutes(),
+        *document_events.event_substitutes(_open_folder, lambda: _life().location),
+        (stored_columns, "RunningQuery", _Queries),
         (manifest, "plan_text", lambda _: _PLAN),
         (ingest_state, "WHOLE_EVERY", 2),
         (ingest_query, "write_declaration", lambda _: {"route": "[]"}),

@@ -172,7 +172,8 @@ class IngestScenario(TargetScenario):
         world.tell("starts with %d records %s", len(self.records), allow or "")
         session: Any = SimulatedSession(self.storage, self.lake)
         session.records = self.records
-        start_ingestions(session, self.parts, location, allow=allow, rebuild_schemas=rebuild)
+        once = world.decisions.choose(2) == 1
+        start_ingestions(session, self.parts, location, once=once, allow=allow, rebuild_schemas=rebuild)
 
     def check(self, error: BaseException | None) -> None:
         """Check tables and counts at the end; the last driver has ended, with an error or without one."""

@@ -1,16 +1,17 @@
 """The states of upserts: versions of the last row of each key, by partition and by key.
 
-A query over an upsert table plans batches with kdsl's own functions, and its tasks compute changes with kdsl's own code
-and tiny tables. Attempts die, come twice, or go on after their driver; a batch is run again with other tasks; rows that
-were found by partition are found by key from some batch on; the checkpoint is copied, or set back as a whole or only in
-its logs. The oracle applies one record after the other to a dict of keys.
+A query over an upsert table or change data plans batches with kdsl's own functions, and its tasks compute changes with
+kdsl's own code and tiny tables. Attempts die, hang, come twice, or go on after their driver; a batch is run again with
+other tasks, in another shape; rows that were found by partition are found by key from some batch on; the checkpoint is
+copied, damaged, or set back as a whole or only in its logs. Some records are refused, such as those of another
+partitioner, until somebody does what the error says. The oracle applies one record after the other to a dict of keys.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -19,34 +20,41 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from kdsl import Col, DebeziumJson, Json, KafkaTable, PrimaryKey
+from kdsl.diagnostics import state as diagnostics
 from kdsl.errors import KdslError
-from kdsl.plan.model import ReadPlan
+from kdsl.plan.build import read_plan
+from kdsl.plan.model import ReadPlan, RoutingChoice
+from kdsl.resolve import resolve
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.run.librdkafka import state_plans
-from kdsl.run.librdkafka.state_plans import advance_state, convert_to_key, number_batch, plan_steps
-from kdsl.run.offsets.stored import Offsets, Range, StateFolder
+from kdsl.run.librdkafka.state_checks import check_state_mode, check_state_place, uses_state
+from kdsl.run.librdkafka.state_plans import advance_state, choose_state_packing, create_state, plan_steps, warn_of_shape
+from kdsl.run.offsets.stored import Offsets, Packing, Range
 from kdsl.run.records.decode import RowsOfRecords
-from kdsl.run.state_files import local, remote
-from kdsl.run.state_files.files import NewRun, RunName, StateFiles
+from kdsl.run.state_files import remote
+from kdsl.run.state_files.files import StateFiles
 from kdsl.run.state_files.local import LocalFiles
-from kdsl.run.state_files.location import Location
 from kdsl.run.state_files.remote import StoreFiles
-from kdsl.run.state_files.stores import Store
-from kdsl.run.upsert import keyed_state, partition_changes, shard_changes, shared_hashes
-from kdsl.run.upsert.changes import KeyedRows
+from kdsl.run.upsert import keyed_state, partition_changes, shard_changes, shared_hashes, state_changes, steps
+from kdsl.run.upsert.changes import KeyedRows, Unavailable
 from kdsl.run.upsert.chunks import Chunk
 from kdsl.run.upsert.keyed_state import KeyedState
 from kdsl.run.upsert.keys import assign_shards, hash_keys
 from kdsl.run.upsert.partition_changes import PartitionChanges
-from kdsl.run.upsert.shard_changes import ShardOfBatch, compute_shard
+from kdsl.run.upsert.shard_changes import AllShards, PackedChanges, ShardOfBatch, compute_shard
+from kdsl.run.upsert.state import unavailable_rule
 from kdsl.run.upsert.steps import PartitionSteps, ShardStep
 from tests.run.upsert.states import Event, Kind, Row, Truth, plan_of
-from tests.simulation.folder import HDFS, LATE_STORE, LOCAL, S3, FileTree, SimulatedPath, SimulatedStore
+from tests.simulation.folder import HDFS, LATE_STORE, LOCAL, S3, FileTree
 from tests.simulation.scenario import Scenario, Substitutes
-from tests.simulation.small_states import ROWS, SmallUpserts, is_small, small_substitutes
+from tests.simulation.small_states import ROWS, UNCHANGED, SmallUpserts, is_small, small_substitutes
 from tests.simulation.spark_driver import Session, SparkError
+from tests.simulation.upsert_files import RunFiles, damage, file_substitutes
 from tests.simulation.world import Killed, ViolationError, World
 
 _BATCHES, _KEYS, _SHARDS = 4, 4, 2
+_KINDS: tuple[Kind, ...] = ("full", "net", "full", "expiring", "events", "net events")
 _DECODED = pa.schema([pa.field("_row_kind", pa.string(), False), *ROWS])
 _EXACT = 12
 """In one of how many runs Arrow computes the changes."""
@@ -61,15 +69,44 @@ class _Record:
         partition: Its partition.
         offset: Its offset.
         time: Its time, which no other record has.
-        key: The user.
-        name: The name in its row; None for a record that deletes the key.
+        key: The user; None for a record that empties the table.
+        name: The name in its row; None for a record that deletes the key; `UNCHANGED` if it does not say it.
     """
 
     partition: int
     offset: int
     time: int
-    key: int
+    key: int | None
     name: str | None
+
+
+class _Changed(
+    KafkaTable, topic="users", key=Json(), value=DebeziumJson(truncate="apply", unavailable="null"),
+    cdc_events_duplicate=True, startup="earliest",
+):  # fmt: skip
+    user_id: PrimaryKey[int]
+    name: Col[str | None]
+
+
+@cache
+def _plan(kind: Kind, declared: Any, shape: Any, allows_nulls: bool) -> ReadPlan:
+    """The plan of the read, also of one in which values that nobody has become NULL."""
+    plan = plan_of(kind, declared, shape)
+    if not allows_nulls:
+        return plan
+    value = read_plan(resolve(_Changed.definition(), "read")).value
+    return attrs.evolve(plan, value=value)
+
+
+class _Tree(FileTree):
+    """Files whose requests some tasks do not survive for a while: their machine hangs after one."""
+
+    def request(self, place: str, path: str, effect: Any) -> Any:
+        result = super().request(place, path, effect)
+        if self._world._running is not None:
+            life: _Life = self._world.life  # type: ignore[attr-defined]
+            life.hang()
+        return result
 
 
 @cache
@@ -77,71 +114,6 @@ def _shard(key: int, shards: int) -> int:
     """The shard of a key."""
     shard: int = assign_shards([pa.array([key])], shards).item()
     return shard
-
-
-class _Blob:
-    """The content of a run, which stays in memory.
-
-    Args:
-        batches: Its batches.
-    """
-
-    def __init__(self, batches: tuple[pa.RecordBatch, ...]) -> None:
-        self.batches = batches
-
-    def __len__(self) -> int:
-        rows: int = sum(batch.num_rows for batch in self.batches)
-        return 10 + rows
-
-    def __getitem__(self, which: slice) -> _Blob:
-        return _Blob(self.batches[which])
-
-
-class _RemoteFiles(StoreFiles):
-    """The files of a state in a store, where runs are not copied to the worker."""
-
-    @contextmanager
-    def create(self, stem: str) -> Iterator[NewRun]:
-        held = _Held()
-        run = NewRun(held)  # type: ignore[arg-type]
-        yield run
-        assert held.blob is not None
-        name = str(RunName(stem, len(held.blob), 0))
-        self._upload(self._path(name), held.blob)
-        run.name = name
-
-    def _upload_once(self, path: str, content: Any) -> None:
-        if not isinstance(content, _Blob):
-            super()._upload_once(path, content)
-            return
-        with self._store.system.open_output_stream(path) as out:
-            out.content = content
-
-    def open(self, name: str) -> Any:
-        with self._hide_secrets(self._path(name)), self._store.system.open_input_stream(self._path(name)) as stream:
-            return _Held(stream.content)
-
-
-@attrs.define
-class _Held:
-    """A run in memory where kdsl has a path."""
-
-    blob: _Blob | None = None
-
-    def write_bytes(self, content: _Blob) -> None:
-        """Set the content."""
-        self.blob = content
-
-    def read_bytes(self) -> _Blob:
-        """Return the content."""
-        assert self.blob is not None
-        return self.blob
-
-    def __enter__(self) -> _Held:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 @attrs.define
@@ -160,26 +132,42 @@ class _Life:
     def __init__(self, world: World) -> None:
         self.world, choose = world, world.decisions.choose
         self.small = choose(_EXACT) != 1
-        self.kind: Kind = ("full", "net", "full", "expiring")[choose(4)]
-        self.tree = FileTree(world, (LOCAL, LOCAL, S3, HDFS, LATE_STORE)[choose(5)])
+        self.tiny_arrays = choose(4) == 1
+        self.kind = _KINDS[choose(len(_KINDS))]
+        self.tree = _Tree(world, (LOCAL, LOCAL, S3, HDFS, LATE_STORE)[choose(5)])
+        self.run_files = RunFiles(self.tree)
+        self.hangs = (0.0, 0.0, 0.02, 0.1)[choose(4)]
         self.place = _PLACES[0]
-        self.declared = "auto"
+        self.declared: str = ("auto", "auto", "key", "partition")[choose(4)]
+        self.shape = ("key", "partition")[choose(2)]
+        self.allows_nulls = False
         self.partitions = 1 + choose(2)
         self.records: list[list[_Record]] = [[] for _ in range(self.partitions)]
         self.clock = 1_000
-        routing = choose(2)
-        state = (
-            StateFolder("by-key", "key", self.partitions, _SHARDS)
-            if routing
-            else StateFolder("by-partition", "partition", self.partitions, partitioner="murmur2")
-        )
         start = dict.fromkeys((("users", number) for number in range(self.partitions)), 0)
-        self.log = [Offsets(start, {"users": "id"}, initial=True, state=state)]
+        self.log = [Offsets(start, {"users": "id"}, initial=True)]
         self.done = 0
         self.truths = [Truth(self.kind)]
         self.begun = 0
+        self.jobs = 0
         self.may_miss = False
         self.sessions = 0
+        self.session: Session | None = None
+        self.damaged = False
+        self.refused: _Refused | None = None
+
+    def begin(self) -> None:
+        """Decide how rows are found, as the first start does."""
+        topics: Any = {"users": SimpleNamespace(partitions=self.partitions)}
+        cluster: Any = None
+        try:
+            state = create_state(self.plan(), cluster, topics, None)
+        except KdslError:
+            if self.declared != "partition":
+                raise
+            self.declared = "auto"
+            state = create_state(self.plan(), cluster, topics, None)
+        self.log = [attrs.evolve(self.log[0], state=state)]
 
     @property
     def routing(self) -> str:
@@ -190,27 +178,33 @@ class _Life:
 
     def plan(self) -> ReadPlan:
         """The plan of the read."""
-        return plan_of(self.kind, self.declared)
+        if self.refused is not None:
+            return self.refused.plan
+        return _plan(self.kind, self.declared, self.shape, self.allows_nulls)
 
     def open(self, name: str) -> StateFiles:
         """Open the files of a state."""
-        if self.tree.kind is LOCAL:
-            folder: Any = SimulatedPath(self.tree, f"{self.place}/{name}")
-            return LocalFiles(folder)
-        location = Location(self.tree.kind.scheme, "bucket", f"{self.place}/{name}")
-        is_hdfs = self.tree.kind is HDFS
-        store = Store(location, SimulatedStore(self.tree), (), False, is_hdfs, 1 if is_hdfs else 2, is_hdfs)
-        no_cache: Any = SimpleNamespace(remove=lambda *_: None)
-        return _RemoteFiles(store, no_cache)
+        return self.run_files.open(self.place, name)
+
+    def hang(self) -> None:
+        """Let the task that runs hang now and then, until some batches later."""
+        world, session = self.world, self.session
+        if not self.hangs or session is None or world.calm or "worker" not in world.process.name:
+            return
+        if world.decisions.happens(self.hangs):
+            jobs = self.jobs + world.decisions.choose(3)
+            session.suspend(lambda: self.jobs >= jobs)
 
     def append(self) -> None:
         """Write some records to the topic."""
         choose = self.world.decisions.choose
         for _ in range(1 + choose(4)):
-            key, name = choose(_KEYS), (None, "a", "b")[choose(3)]
+            key, name = choose(_KEYS), (None, "a", "b", UNCHANGED)[choose(4 if "events" in self.kind else 3)]
             partition = key % len(self.records)
-            if self.routing == "key" and choose(3) == 1:
+            if choose(3 if self.routing == "key" else 20) == 1:  # of a producer that chooses partitions
                 partition = choose(len(self.records))
+            if "events" in self.kind and choose(12) == 1:
+                key = name = None
             self.clock += 1
             log = self.records[partition]
             log.append(_Record(partition, len(log), self.clock, key, name))
@@ -219,6 +213,11 @@ class _Life:
 
     def run(self, session: Session) -> None:
         """Run the query, until it has done all batches."""
+        plan, state = self.plan(), self.log[-1].state
+        refused = self.refused
+        check_state_mode(plan, "events" in self.kind)
+        check_state_place(plan, None if refused is not None and refused.stateless else state)
+        warn_of_shape(plan, state)
         while True:
             if self.done == len(self.log) - 1:
                 if self.done >= _BATCHES:
@@ -245,7 +244,9 @@ class _Life:
         state = advance_state(self.plan(), begin, ends, _SHARDS, partitions=len(self.records))
         new = dict.fromkeys(ends.keys() - begin.positions.keys(), 0)
         first = {**begin.positions, **new} if begin.initial else new
-        stop = Offsets(ends, {"users": "id"}, begin=first, state=state)
+        packing = choose_state_packing(Packing("balanced", 2, 1, 1) if choose(2) else None, state)
+        compared = uses_state(self.plan())
+        stop = Offsets(ends, {"users": "id"}, begin=first, state=state, packing=packing, compared=compared)
         self.world.request("offset log", lambda: self.log.append(stop), _fail)
         self.world.tell("plans %r", stop)
 
@@ -264,8 +265,12 @@ class _Life:
         planned = plan_steps(plan, begin, stop, tasks, tasks)
         self.world.tell("batch %d has %d tasks", len(self.log) - 2, len(planned))
         rows: list[Row] = []
+        self.jobs += 1
         if self.routing == "partition":
             outputs = session.run_job(lambda task, _: self.compute_partitions(plan, *planned[task]), len(planned))
+            rows = [row for output in outputs for row in output]
+        elif plan.upserts is not None and plan.upserts.by_partition:
+            outputs = session.run_job(lambda task, _: self.compute_all(plan, *planned[task]), len(planned))
             rows = [row for output in outputs for row in output]
         else:
             chunks = session.run_job(lambda task, _: self.divide(*planned[task]), len(planned))
@@ -286,7 +291,9 @@ class _Life:
         choose = self.world.decisions.choose
         parts: list[Range] = []
         for r in self.ranges():
-            cut = r.start + choose(len(r) + 1) if self.routing == "key" else r.start
+            packing = self.log[-1].packing
+            whole = self.routing == "partition" or (packing is not None and packing.kind == "whole")
+            cut = r.start if whole else r.start + choose(len(r) + 1)
             parts += [one for one in (attrs.evolve(r, end=cut), attrs.evolve(r, start=cut)) if len(one)]
         count = 1 + choose(2)
         tasks = [tuple(parts[task::count]) for task in range(count)]
@@ -296,10 +303,8 @@ class _Life:
         """Compare the changes of the planned batch with the oracle's."""
         stop = self.log[-1]
         assert stop.state is not None
-        records = sorted(self.read(self.ranges()), key=lambda record: record.time)
         truth = self.truths[len(self.log) - 2].copy()
-        events = [Event(record.key, record.name, deletes=record.name is None) for record in records]
-        expected = truth.apply(events, stop.state.time)
+        expected = truth.apply(self.list_events(truth), stop.state.time)
         del self.truths[len(self.log) - 1 :]
         self.truths.append(truth)
         changes: dict[int, list[Row]] = {}
@@ -308,46 +313,80 @@ class _Life:
         if changes != expected:
             raise ViolationError(f"batch {len(self.log) - 2} changes {changes}, not {expected}")
 
+    def list_events(self, truth: Truth) -> list[Event]:
+        """The records of the planned batch by time, with the values that they do not contain."""
+        names, events = {user: row["name"] for user, row in truth.rows.items()}, list[Event]()
+        for record in sorted(self.read(self.ranges()), key=lambda record: record.time):
+            name = names.get(record.key) if record.name is UNCHANGED else record.name  # type: ignore[arg-type]
+            events.append(Event(record.key, name, deletes=record.name is None))
+            if record.key is None:
+                names.clear()
+            elif record.name is None:
+                names.pop(record.key, None)
+            else:
+                names[record.key] = name
+        return events
+
+    # What somebody does because of an error
+
+    def heed(self, error: KdslError) -> bool:
+        """Do what an error says, if there is a reason for it; return whether there was one."""
+        message, records = str(error), self.read(self.ranges()) if len(self.log) > 1 else []
+        is_foreign = any(one.key is None or one.key % self.partitions != one.partition for one in records)
+        lacks = any(record.name is UNCHANGED for record in records)
+        if "finds rows by partition" in message and is_foreign:
+            self.convert_planned()
+        elif "has no value" in message and lacks and not self.allows_nulls:
+            self.allows_nulls = True
+        elif "partitions now" in message and len(self.records) > self.partitions and self.declared == "partition":
+            self.declared = "auto"
+        else:
+            return self.damaged or (self.may_miss and _is_missing(error))
+        return True
+
+    def convert_planned(self) -> None:
+        """Let the planned batch find rows by key, with ``kdsl state convert``."""
+        diagnostics.StateReader("logs").convert_to_key()
+        self.declared = "key"
+        self.world.note("converted", "planned batch")
+
     # Tasks
 
     def compute_partitions(self, plan: ReadPlan, ranges: Sequence[Range], steps: Any) -> list[Row]:
         """Compute the changes of a task that has the states of its partitions."""
         assert isinstance(steps, PartitionSteps)
-        decoder: Any = SimpleNamespace(schema=_DECODED, decode_with_records=_decode, dropped=Counter())
-        changes = PartitionChanges(decoder, plan, steps, self.open)
+        changes = PartitionChanges(_new_decoder(), plan, steps, self.open)
+        by_partition = plan.upserts is not None and plan.upserts.by_partition
+        return self._compute(changes if by_partition else PackedChanges(changes), ranges)
+
+    def compute_all(self, plan: ReadPlan, ranges: Sequence[Range], step: Any) -> list[Row]:
+        """Compute the changes of all shards in the only task of the batch."""
+        assert isinstance(step, ShardStep)
+        return self._compute(AllShards(_new_decoder(), plan, step, self.open), ranges)
+
+    def _compute(self, output: Any, ranges: Sequence[Range]) -> list[Row]:
         batches: list[pa.RecordBatch] = []
-        raw: Any
-        if raw := self.read(ranges):
+        pieces = [ranges] if self.world.decisions.choose(2) else [[r] for r in ranges]
+        for raw in filter(None, map(self.read, pieces)):
             self.world.step("read")
-            batches += changes.add(raw)
-        batches += changes.finish()
+            batches += output.add(raw)
+        batches += output.finish()
+        output.sizes()
         return _rows_of(batches)
 
     def divide(self, ranges: Sequence[Range], step: Any) -> list[tuple[int, Chunk]]:
         """Divide the records of a task by shard, as `ChunkOutput` does."""
         assert isinstance(step, ShardStep)
         self.world.step("read")
-        chunks: dict[tuple[int, int], list[_Record]] = {}
-        for record in self.read(ranges):
-            chunks.setdefault((_shard(record.key, step.shards), record.partition), []).append(record)
-        divided = [
-            (shard, Chunk(topic="users", partition=partition, offset=records[0].offset, step="", rows=records))  # type: ignore[arg-type]
-            for (shard, partition), records in chunks.items()
-        ]
-        step_chunks = (
-            [
-                (shard, Chunk(topic="", partition=0, offset=0, step=step.to_text(), rows=b""))
-                for shard in range(step.shards)
-            ]
-            if step.tells
-            else []
-        )
-        return [*divided, *step_chunks]
+        output = _ChunkOutput(None, None, step.shards, step)
+        return [one for batch in (*output.add(self.read(ranges)), *output.finish()) for one in batch.chunks]
 
     def compute_shard(self, plan: ReadPlan, number: int, chunks: Sequence[Chunk]) -> list[Row]:
         """Compute the changes of a shard."""
         of_batch = ShardOfBatch.of("Users", number, chunks)
-        return _rows_of(compute_shard(of_batch, plan, ROWS, self.open, None))
+        sizes: list[tuple[int, int, int]] = []
+        rule = unavailable_rule(plan, lambda *_: None)
+        return _rows_of(compute_shard(of_batch, plan, ROWS, self.open, rule, sizes.extend))
 
     # What happens between two starts
 
@@ -393,12 +432,8 @@ class _Life:
         """Let a batch that is planned, or the next one, find rows by key."""
         if self.routing != "partition":
             return
-        stop = self.log[-1]
-        assert stop.state is not None
         if self.done < len(self.log) - 1 and self.world.decisions.choose(2):
-            state = number_batch(convert_to_key(stop.state, _SHARDS), stop.positions)
-            self.log[-1] = attrs.evolve(stop, state=state)
-            self.world.note("converted", "planned batch")
+            self.convert_planned()
         else:
             self.declared = "key"
             self.world.note("converted", "declaration")
@@ -410,6 +445,130 @@ class _Life:
             self.records.append([])
             self.world.note("grown", "topic")
 
+    def damage(self) -> None:
+        """Damage a file of the states; a start may end with an error of kdsl, and then the file is restored."""
+        done = damage(self.run_files, self.root)
+        if done is None:
+            return
+        path, before, after = done
+        self.world.note("damaged", "document" if path.endswith(".json") else "run")
+        self.world.tell("%s is damaged", path)
+        self.damaged = True
+        _start(self)
+        self.damaged = False
+        if self.tree.files.get(path) == after:
+            self.tree.put(path, before)
+
+    def misdeclare(self) -> None:
+        """Start with a declaration that does not fit the checkpoint, which must be refused."""
+        plan, choose = self.plan(), self.world.decisions.choose
+        assert plan.upserts is not None
+        if not 0 < self.done < _BATCHES or len(self.records) > self.partitions:
+            return
+        other: Kind = "full" if "events" in self.kind else "events"
+        plans = [
+            _Refused(attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, keys=("user_id", "name")))),
+            _Refused(attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, images=False))),
+            _Refused(plan_of(other, self.declared)),
+            _Refused(plan, stateless=True),
+        ]
+        if self.routing == "key":
+            plans.append(_Refused(plan_of(self.kind, "partition")))
+        self.refused = plans[choose(len(plans))]
+        calm, self.world.calm = self.world.calm, True
+        error = _start(self)
+        self.world.calm, self.refused = calm, None
+        if not isinstance(error, KdslError):
+            raise ViolationError(f"a declaration that does not fit is not refused: {error!r}")
+        self.world.note("refused", "declaration")
+
+
+@attrs.frozen
+class _Refused:
+    """A start that must be refused.
+
+    Attributes:
+        plan: What it reads.
+        stateless: Whether the checkpoint has no state.
+    """
+
+    plan: ReadPlan
+    stateless: bool = False
+
+
+class _LogFolder:
+    """The folder of a checkpoint with the logs of a query, as `kdsl.diagnostics.state` opens it."""
+
+    location = "logs"
+
+    def __init__(self) -> None:
+        self._life: _Life = World.current.life  # type: ignore[attr-defined]
+
+    def path(self, name: str) -> str:
+        return f"{self.location}/{name}"
+
+    def names(self, name: str) -> list[str]:
+        return [str(number) for number in range(len(self._life.log) - 1 if name == "offsets" else self._life.done)]
+
+    def read(self, name: str) -> str | None:
+        number = int(name.rpartition("/")[2])
+        if number + 1 >= len(self._life.log):
+            return None
+        version, prefix = ("v1", "") if self._life.small else ("v2", "users:")
+        document = json.dumps(self._life.log[number + 1].to_json(), separators=(",", ":"))
+        return f"{version}\n{{}}\n{prefix}{document}"
+
+    def remove(self, name: str) -> None:
+        del name
+
+    def write(self, name: str, text: str) -> None:
+        document = text.splitlines()[2].removeprefix("users:")
+        self._life.log[int(name.rpartition("/")[2]) + 1] = Offsets.from_json(json.loads(document))
+
+
+class _ChunkOutput:
+    """`kdsl.run.upsert.chunks.ChunkOutput`, whose chunks have records."""
+
+    def __init__(self, decoder: object, upserts: object, shards: int, step: ShardStep) -> None:
+        del decoder, upserts
+        self._shards, self._step = shards, step
+
+    def add(self, raw: Sequence[_Record]) -> Iterator[_Chunks]:
+        """Divide records by shard; those that empty the table belong to all."""
+        chunks: dict[tuple[int, int], list[Any]] = {}
+        for record in raw:
+            shards = range(self._shards) if record.key is None else [_shard(record.key, self._shards)]
+            for shard in shards:
+                chunks.setdefault((shard, record.partition), []).append(record)
+        yield _Chunks(
+            [
+                (shard, Chunk(topic="users", partition=partition, offset=records[0].offset, step="", rows=records))  # type: ignore[arg-type]
+                for (shard, partition), records in chunks.items()
+            ]
+        )
+
+    def finish(self) -> Iterator[_Chunks]:
+        """Say what the batch does with the states."""
+        text = self._step.to_text()
+        numbers = range(self._shards if self._step.tells else 0)
+        yield _Chunks([(shard, Chunk(topic="", partition=0, offset=0, step=text, rows=b"")) for shard in numbers])
+
+
+@attrs.frozen
+class _Chunks:
+    """A batch of chunks, each with its shard."""
+
+    chunks: list[tuple[int, Chunk]]
+
+    def column(self, name: str) -> Any:
+        """A column of the batch."""
+        values = [shard if name == "shard" else getattr(chunk, name) for shard, chunk in self.chunks]
+        return SimpleNamespace(to_pylist=lambda: values)
+
+
+def _new_decoder() -> Any:
+    return SimpleNamespace(schema=_DECODED, decode_with_records=_decode, dropped=Counter())
+
 
 def _fail(happened: str) -> NoReturn:
     raise SparkError(f"no answer ({happened})")
@@ -417,14 +576,26 @@ def _fail(happened: str) -> NoReturn:
 
 def _decode(records: Any) -> RowsOfRecords:
     """Decode records, as `RecordDecoder.decode_with_records` does."""
-    kinds = pa.array(["-D" if record.name is None else "+U" for record in records])
-    keys = pa.array([record.key for record in records])
-    names = pa.array([record.name for record in records], pa.string())
+    which = [i for i, record in enumerate(records) if record.key is not None]
+    rows = [records[i] for i in which]
+    kinds = pa.array(["-D" if record.name is None else "+U" for record in rows], pa.string())
+    keys = pa.array([record.key for record in rows], pa.int64())
+    lacks = np.array([record.name is UNCHANGED for record in rows], dtype=bool)
     raw = pa.RecordBatch.from_arrays(
         [pa.array([record.partition for record in records]), pa.array([record.offset for record in records])],
         ["partition", "offset"],
     )
-    return RowsOfRecords(pa.RecordBatch.from_arrays([kinds, keys, names], schema=_DECODED), raw, None)
+    return RowsOfRecords(
+        pa.RecordBatch.from_arrays([kinds, keys, _names_of(rows)], schema=_DECODED),
+        raw,
+        None if len(rows) == len(records) else np.array(which, dtype=np.int64),
+        {"name": lacks} if lacks.any() else {},
+        tuple(i for i, record in enumerate(records) if record.key is None),
+    )
+
+
+def _names_of(records: Sequence[Any]) -> pa.Array:
+    return pa.array([None if one.name is UNCHANGED else one.name for one in records], pa.string())
 
 
 def _read_parts(chunks: Sequence[Any], *_: object) -> Iterator[KeyedRows]:
@@ -434,12 +605,18 @@ def _read_parts(chunks: Sequence[Any], *_: object) -> Iterator[KeyedRows]:
         small: Any = SmallUpserts(records)
         yield small
     elif records:
-        columns = [pa.array([one.key for one in records]), pa.array([one.name for one in records], pa.string())]
+        lacks = np.array([one.name is UNCHANGED for one in records])
+        ids = {i: ("users", records[i].partition, records[i].offset) for i in np.flatnonzero(lacks).tolist()}
+        empties = np.array([one.key is None for one in records])
         yield KeyedRows(
-            pa.RecordBatch.from_arrays(columns, schema=ROWS),
+            pa.RecordBatch.from_arrays(
+                [pa.array([one.key or 0 for one in records], pa.int64()), _names_of(records)], schema=ROWS
+            ),
             np.array([one.name is None for one in records]),
             np.array([one.time for one in records]),
             np.array([one.partition for one in records]),
+            Unavailable({"name": lacks}, ids) if ids else None,
+            empties if empties.any() else None,
         )
 
 
@@ -468,40 +645,50 @@ class _Placement:
         return keys % self.partitions == partition
 
 
-def _write(state: KeyedState, path: Any, batches: Any) -> tuple[pa.RecordBatch, ...]:
-    """Write a run, which stays in memory, instead of `KeyedState._write`."""
-    del state
-    blob = _Blob(tuple(batch for batch in batches if batch.num_rows))
-    path.write_bytes(blob)
-    return blob.batches
+def _find(state: KeyedState, hashes: Any, *, stored: bool = False) -> Any:
+    """`KeyedState.find`, in some runs with arrays that have at most two rows."""
+    found = _original_find(state, hashes, stored=stored)
+    if World.current.life.tiny_arrays and found.rows.num_rows > 2:  # type: ignore[attr-defined]
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+    return found
 
 
-def _read_batches(held: _Held) -> tuple[pa.RecordBatch, ...]:
-    return held.read_bytes().batches
+_original_find = KeyedState.find
 
 
-def _open_local(files: LocalFiles, name: str) -> _Held:
-    """Return a run of a folder, instead of `LocalFiles.open`."""
-    path: Any = files._folder / name
-    path.stat()
-    return _Held(path.read_bytes())
+def _sample_choice(plan: ReadPlan, cluster: object) -> RoutingChoice:
+    """Sample the keys of the topic, instead of `kdsl.run.librdkafka.key_sample.sample_choice`."""
+    del plan, cluster
+    choice = World.current.decisions.choose(3)
+    if choice == 1:
+        return RoutingChoice("key", "its producers choose partitions")
+    return RoutingChoice("partition" if choice == 0 else None, "of its keys", 0, "murmur2" if choice == 0 else None)
 
 
 def _run(world: World) -> None:
     """Run the life of a query."""
     life = world.life = _Life(world)  # type: ignore[attr-defined]
+    life.begin()
+    # Some runs compute changes in parts, as those of large rows.
+    state_changes.MOST_BYTES = (1 << 20, 100, 300)[world.decisions.choose(3)]
+    partition_changes.MAX_ROWS = (1 << 16, 2)[world.decisions.choose(2)]
     saved: _Saved | None = None
     for _ in range(1 + world.decisions.choose(3)):
         _start(life)
-        event = world.decisions.choose(8)
+        event = world.decisions.choose(12)
         if event == 1:
             saved = life.save()
         elif event == 2 and saved is not None:
             life.restore(saved)
-        elif event in (3, 4, 5, 6):
-            (life.set_back, life.copy, life.convert, life.grow)[event - 3]()
+        elif event in (3, 4, 5, 6, 7, 8):
+            (life.set_back, life.copy, life.convert, life.grow, life.damage, life.misdeclare)[event - 3]()
+        life.shape = ("key", "partition")[world.decisions.choose(2)]
     world.calm = True
-    error = _start(life)
+    error = None
+    for _ in range(4):  # each may need what another error says
+        error = _start(life)
+        if error is None or (life.may_miss and _is_missing(error)):
+            break
     if error is not None and not (life.may_miss and _is_missing(error)):
         raise error
     if error is None and life.done < _BATCHES:
@@ -512,16 +699,18 @@ def _start(life: _Life) -> BaseException | None:
     """Start the query in a new driver, and return its error."""
     life.sessions += 1
     session = Session(life.world, f"driver{life.sessions}", cores=1 + life.world.decisions.choose(2))
+    life.session = session
     actor = session.start("query", lambda: life.run(session))
     life.world.wait(lambda: actor.done)
     session.end()
     error = actor.error
-    if error is None or isinstance(error, Killed | SparkError | OSError) or _is_missing(error):
-        life.world.tell("the driver has ended: %r", error)
-        if error is not None and _is_missing(error) and not life.may_miss:
-            raise error
-        return error
-    raise error
+    life.world.tell("the driver has ended: %r", error)
+    expected = error is None or isinstance(error, Killed | SparkError | OSError)
+    if not expected and isinstance(error, KdslError):
+        expected = life.refused is not None or life.heed(error)
+    if error is not None and not expected:
+        raise error
+    return error
 
 
 def _is_missing(error: BaseException) -> bool:
@@ -530,25 +719,27 @@ def _is_missing(error: BaseException) -> bool:
 
 
 def _substitutes() -> Substitutes:
-    fs = SimpleNamespace(
-        FileSelector=lambda path, **_: SimpleNamespace(base_dir=path),
-        FileType=SimpleNamespace(File="File", NotFound="NotFound"),
-    )
     return [
-        (state_plans, "log", SimpleNamespace(warning=lambda *_: None)),
+        (state_plans, "log", SimpleNamespace(warning=lambda *_: None, info=lambda *_: None)),
+        (state_plans, "sample_choice", _sample_choice),
+        *((module, "choose_shards", lambda _: _SHARDS) for module in (state_plans, diagnostics)),
+        (diagnostics, "open_folder_without_spark", lambda *_: Folder(_LogFolder())),
         (keyed_state, "secrets", SimpleNamespace(randbelow=lambda n: n > 1 and World.current.decisions.choose(2))),
         (keyed_state, "BATCH_ROWS", 1),
         (keyed_state, "MERGED_RECORDS", 1),
-        (keyed_state, "_read_batches", _read_batches),
-        (LocalFiles, "open", _open_local),
-        (KeyedState, "_write", _write),
-        (local, "os", SimpleNamespace(scandir=lambda folder: folder.scan())),
-        (StoreFiles, "_fs", fs),
-        (remote, "_CUTS", (8, 20)),
-        *small_substitutes(),
+        (keyed_state, "MEMORY_BYTES", 100),
+        (KeyedState, "find", _find),
+        (state_changes, "MOST_BYTES", 100),
+        (partition_changes, "MAX_ROWS", 2),
         (partition_changes, "KeyPlacement", _Placement),
+        (steps, "LATE_BATCHES", 1),
+        (shard_changes, "count_kept_batches", lambda: 1),
+        (shard_changes, "ChunkOutput", _ChunkOutput),
+        (shard_changes, "build_change_chunk", lambda _, changes: changes),
         (shard_changes, "read_parts", _read_parts),
         (shared_hashes, "hash_keys", lambda keys: hash_keys(keys) % np.uint64(3)),
+        *file_substitutes(),
+        *small_substitutes(),
     ]
 
 

@@ -12,16 +12,20 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
+from kdsl.run.records.drops import Reason
+from kdsl.run.upsert.changes import UnavailableError
 from kdsl.run.upsert.keyed_state import _OWN, KeyedState, Run
 from kdsl.run.upsert.partition_changes import PartitionChanges
-from kdsl.run.upsert.state import UnavailableRule
+from kdsl.run.upsert.state import UnavailableRule, report_unavailable
 from kdsl.run.upsert.state_changes import StateChanges
 from tests.run.upsert.states import Row, Truth
-from tests.simulation.world import ViolationError, World
+from tests.simulation.world import World
 
 ROWS = pa.schema([pa.field("user_id", pa.int64(), False), ("name", pa.string())])
 """The columns of the table."""
 _SCHEMA = pa.schema([*_OWN, *ROWS])
+UNCHANGED: Any = "…"
+"""The name in a record that does not contain it, because the change did not touch it."""
 
 
 @attrs.frozen
@@ -58,7 +62,7 @@ class SmallUpserts:
     """Records of a batch, where Arrow has `kdsl.run.upsert.changes.KeyedRows`.
 
     Args:
-        records: The records; they are applied by time.
+        records: The records; they are applied by time, and one without a key empties the table.
     """
 
     truncates = None
@@ -118,24 +122,36 @@ def _list_rows(state: KeyedState) -> Iterator[Any]:
     yield from _drop_expired(state, merged)
 
 
-def _apply(changes: StateChanges, upserts: Any, rule: object, check_new: object = None) -> Iterator[list[Row]]:
-    del rule, check_new
+def _list_keys(state: KeyedState) -> set[int]:
+    """The keys of all runs."""
+    return {key for run in (*state._runs, *state._own) for table in run.batches for key in table.entries}
+
+
+def _apply(changes: StateChanges, upserts: Any, rule: UnavailableRule, check_new: object = None) -> Iterator[list[Row]]:
+    del check_new
     state, rows = changes.state, list[Row]()
     state.count_records(len(upserts.records))
     first: dict[int, Entry | None] = {}
     now: dict[int, Row | None] = {}
     changed: set[int] = set()
     for record in upserts.records:
-        key = record.key
-        if key not in first:
-            entry = first[key] = _find(state, key)
-            now[key] = None if entry is None or _has_expired(state, entry) else _row(key, entry)
-        new = None if record.name is None else {"user_id": key, "name": record.name}
-        caused = Truth._net(now[key], new, repeats=changes._repeats)
-        if caused:
-            changed.add(key)
-            rows += caused
-        now[key] = new
+        for key in sorted(_list_keys(state) | {*now}) if record.key is None else [record.key]:
+            if key not in first:
+                entry = first[key] = _find(state, key)
+                now[key] = None if entry is None or _has_expired(state, entry) else _row(key, entry)
+            before, new = now[key], None
+            if record.name is UNCHANGED:
+                if before is None and not rule.allow_nulls:
+                    raise UnavailableError("name", ("users", record.partition, record.offset), 0, required=False)
+                changes.nulls += before is None
+                new = {"user_id": key, "name": None if before is None else before["name"]}
+            elif record.name is not None:
+                new = {"user_id": key, "name": record.name}
+            caused = Truth._net(before, new, repeats=changes._repeats)
+            if caused:
+                changed.add(key)
+                rows += caused
+            now[key] = new
     entries: dict[int, Entry] = {}
     for key in sorted(changed):
         entry, new = first[key], now[key]
@@ -186,12 +202,18 @@ def _compute(changes: PartitionChanges, number: int) -> Iterator[list[Row]]:
     records, partition.pieces = partition.pieces, []
     placement: Any = changes._placement
     for record in records:
-        if record.key % placement.partitions != number:
-            raise ViolationError(f"the key {record.key} is in partition {number}")
+        if record.key is None:
+            if not changes._alone:
+                changes._fail(number, record.offset, "it empties the table")
+        elif record.key % placement.partitions != number and _find(partition.changes.state, record.key) is None:
+            changes._fail(number, record.offset, placement.reason)
     if records:
         upserts: Any = SmallUpserts(records)
-        batches: Any = partition.changes.apply(upserts, UnavailableRule())
-        yield from batches
+        nulls = partition.changes.nulls
+        with report_unavailable(changes._plan.table, changes._rule) as rule:
+            batches: Any = partition.changes.apply(upserts, rule)
+            yield from batches
+        changes._decoder.dropped[Reason.UNAVAILABLE] += partition.changes.nulls - nulls
 
 
 def is_small() -> bool:

@@ -22,6 +22,8 @@ from tests.simulation.world import Actor, Killed, Process, World
 
 T = TypeVar("T")
 
+_HANGS = 3_600.0
+"""For how many seconds a task hangs at most."""
 ATTEMPTS = 4
 """How often a task may fail before its job does."""
 _COMMITTED = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -43,6 +45,7 @@ class Session:
     Attributes:
         process: The process of the driver.
         cores: How many tasks run at once.
+        suspended: The attempts that were suspended, and of which the driver of the job has not heard yet.
     """
 
     def __init__(self, world: World, name: str = "driver", *, cores: int = 2, chance: float = 0.05) -> None:
@@ -51,6 +54,7 @@ class Session:
         self.cores = cores
         self._idle: list[Process] = []
         self._workers: list[Process] = []
+        self.suspended: list[Actor[Any]] = []
 
     def start(self, name: str, function: Callable[[], T]) -> Actor[T]:
         """Start a thread of the driver."""
@@ -100,6 +104,20 @@ class Session:
 
         return self._world.spawn(worker, name, run), worker
 
+    def suspend(self, goes_on: Callable[[], bool]) -> None:
+        """Suspend the attempt that runs, as a machine that hangs does; its driver gives it up.
+
+        Args:
+            goes_on: Whether it goes on, which it also does when nothing else can.
+        """
+        world = self._world
+        if self.process.alive and world.process in self._workers:
+            self.suspended.append(world.actor)
+        world.note("suspended", "task")
+        world.tell("hangs")
+        world.wait(goes_on, _HANGS)
+        world.tell("goes on")
+
     def end(self) -> None:
         """End the session in an orderly way, or after its driver has died; some workers may go on for a while."""
         self._world.kill(self.process)
@@ -138,11 +156,17 @@ class _Job:
 
     def _run_all(self) -> None:
         """Run attempts until each task has a result."""
+        suspended = self._session.suspended
         while len(self._results) < self._tasks:
             while self._waiting and len(self._running) < self._session.cores:
                 self._start(self._waiting.pop(0))
             self._disturb()
-            self._world.wait(lambda: any(actor.done for _, actor, _ in self._running))
+            self._world.wait(lambda: any(actor.done or actor in suspended for _, actor, _ in self._running))
+            for one in [one for one in self._running if one[1] in suspended]:
+                suspended.remove(one[1])
+                self._running.remove(one)
+                if one[0] not in self._results:
+                    self._start(one[0])
             for one in [one for one in self._running if one[1].done]:
                 self._running.remove(one)
                 self._finish(one[0], one[1])
